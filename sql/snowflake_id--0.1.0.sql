@@ -22,6 +22,13 @@ STRICT VOLATILE PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_batch_wrapper';
 
+CREATE FUNCTION "snowflake_block"(
+    "count" INT
+) RETURNS bigint
+STRICT VOLATILE PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_block_wrapper';
+
 CREATE FUNCTION "snowflake_clock_sequence_values"() RETURNS TABLE (
     "clock_seq" INT,
     "is_in_use" bool,
@@ -139,6 +146,15 @@ STRICT STABLE PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_from_uuid_named_wrapper';
 
+CREATE FUNCTION "snowflake_generator_sql"(
+    "layout" text,
+    "worker_id" INT,
+    "datacenter_id" INT DEFAULT 0
+) RETURNS TEXT
+IMMUTABLE STRICT PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_generator_sql_wrapper';
+
 CREATE FUNCTION "snowflake_guess_layout"(
     "id" bigint
 ) RETURNS TABLE (
@@ -189,6 +205,16 @@ CREATE FUNCTION "snowflake_mask"(
 IMMUTABLE STRICT PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_mask_layout_wrapper';
+
+CREATE FUNCTION "snowflake_mask_key_step"(
+    "step" text,
+    "key_name" text,
+    "new_key" bytea,
+    "state" text
+) RETURNS void
+VOLATILE PARALLEL UNSAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_mask_key_step_wrapper';
 
 CREATE FUNCTION "snowflake_mask_named"(
     "id" bigint,
@@ -484,10 +510,11 @@ COMMENT ON FUNCTION snowflake_internal.refuse_refresh() IS
 
 -- The horizon of each track, one row for each track that has a horizon. The server overwrites the rows in place. See
 -- src/pg/rows.rs.
-CREATE MATERIALIZED VIEW snowflake_internal.horizon (track, clock_seq, horizon_us) USING heap AS
-    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8
+CREATE MATERIALIZED VIEW snowflake_internal.horizon (format, track, clock_seq, horizon_us) USING heap AS
+    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.horizon IS 'durable horizons of snowflake IDs; do not modify';
+COMMENT ON COLUMN snowflake_internal.horizon.format IS 'format of the row; an older library uses no row of a newer format';
 COMMENT ON COLUMN snowflake_internal.horizon.track IS
     'track: 0 for all layouts; 1 for layouts with a clock sequence, after the clock was set back';
 COMMENT ON COLUMN snowflake_internal.horizon.clock_seq IS 'value of the clock sequence on this track';
@@ -497,12 +524,15 @@ COMMENT ON COLUMN snowflake_internal.horizon.horizon_us IS
 -- The identities under which this server has issued IDs. The keeper writes the row of an identity before the server
 -- issues the first ID under this identity. src/keeper/store.rs explains why this relation is not a table.
 -- core/src/used.rs describes the meaning of the rows.
-CREATE MATERIALIZED VIEW snowflake_internal.used_identity (datacenter_id, worker_id, clock_seq, used_until_us, noted_at) USING heap AS
-    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8,
-           NULL::pg_catalog.timestamptz
+CREATE MATERIALIZED VIEW snowflake_internal.used_identity (
+    format, datacenter_id, worker_id, clock_seq, used_until_us, noted_at
+) USING heap AS
+    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4,
+           NULL::pg_catalog.int8, NULL::pg_catalog.timestamptz
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.used_identity IS
     'identities under which this server has issued snowflake IDs; do not modify';
+COMMENT ON COLUMN snowflake_internal.used_identity.format IS 'format of the row; an older library uses no row of a newer format';
 COMMENT ON COLUMN snowflake_internal.used_identity.datacenter_id IS 'datacenter ID; -1 in the row for all identities without their own row';
 COMMENT ON COLUMN snowflake_internal.used_identity.worker_id IS 'worker ID; -1 in the row for all identities without their own row';
 COMMENT ON COLUMN snowflake_internal.used_identity.clock_seq IS
@@ -545,6 +575,87 @@ CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worke
 CREATE FUNCTION snowflake_internal.store_history() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';
 COMMENT ON FUNCTION snowflake_internal.store_history() IS
     'stores the history that the server still has in memory; warns if the server cannot issue IDs; called by CREATE EXTENSION';
+
+-- Type snowflake: a bigint that JSON functions return as a string, because they quote all types without a cast to json
+-- that are not numbers of PostgreSQL itself.
+--
+-- The type has no operators and no operator class. Its values are converted to bigint implicitly, without a function, so
+-- that indexes, foreign keys, partitions and the planner's estimates are those of bigint. This is why no function of the
+-- extension may be declared for both types: a call with an untyped constant would be ambiguous.
+--
+-- The category is that of numbers. Otherwise UNION, COALESCE, CASE and JOIN .. USING could not combine the type with
+-- bigint. LIKE copies the size and the alignment of bigint, but not its category.
+
+CREATE TYPE snowflake;
+CREATE FUNCTION snowflake_in(cstring) RETURNS snowflake
+    IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int8in';
+CREATE FUNCTION snowflake_out(snowflake) RETURNS cstring
+    IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int8out';
+CREATE FUNCTION snowflake_recv(internal) RETURNS snowflake
+    IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int8recv';
+CREATE FUNCTION snowflake_send(snowflake) RETURNS bytea
+    IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int8send';
+CREATE TYPE snowflake (
+    INPUT = snowflake_in,
+    OUTPUT = snowflake_out,
+    RECEIVE = snowflake_recv,
+    SEND = snowflake_send,
+    LIKE = pg_catalog.int8,
+    CATEGORY = 'N'
+);
+COMMENT ON TYPE snowflake IS 'snowflake ID: a bigint that JSON represents as a string';
+COMMENT ON FUNCTION snowflake_in(cstring) IS 'I/O';
+COMMENT ON FUNCTION snowflake_out(snowflake) IS 'I/O';
+COMMENT ON FUNCTION snowflake_recv(internal) IS 'I/O';
+COMMENT ON FUNCTION snowflake_send(snowflake) IS 'I/O';
+
+-- The conversion to bigint is the only implicit one: with a second one, to numeric, operators would be ambiguous.
+CREATE CAST (snowflake AS bigint) WITHOUT FUNCTION AS IMPLICIT;
+COMMENT ON CAST (snowflake AS bigint) IS 'same value; implicit';
+CREATE CAST (bigint AS snowflake) WITHOUT FUNCTION AS ASSIGNMENT;
+COMMENT ON CAST (bigint AS snowflake) IS 'same value; in assignments';
+
+CREATE FUNCTION snowflake_internal.snowflake_to_numeric(snowflake) RETURNS numeric
+    IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int8_numeric';
+COMMENT ON FUNCTION snowflake_internal.snowflake_to_numeric(snowflake) IS 'cast; internal';
+CREATE FUNCTION snowflake_internal.snowflake_to_float8(snowflake) RETURNS double precision
+    IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'i8tod';
+COMMENT ON FUNCTION snowflake_internal.snowflake_to_float8(snowflake) IS 'cast; internal';
+CREATE FUNCTION snowflake_internal.snowflake_to_int4(snowflake) RETURNS int
+    IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int84';
+COMMENT ON FUNCTION snowflake_internal.snowflake_to_int4(snowflake) IS 'cast; internal';
+CREATE CAST (snowflake AS numeric)
+    WITH FUNCTION snowflake_internal.snowflake_to_numeric(snowflake) AS ASSIGNMENT;
+COMMENT ON CAST (snowflake AS numeric) IS 'same value; in assignments';
+CREATE CAST (snowflake AS double precision)
+    WITH FUNCTION snowflake_internal.snowflake_to_float8(snowflake) AS ASSIGNMENT;
+COMMENT ON CAST (snowflake AS double precision) IS 'nearest value; in assignments';
+CREATE CAST (snowflake AS int)
+    WITH FUNCTION snowflake_internal.snowflake_to_int4(snowflake) AS ASSIGNMENT;
+COMMENT ON CAST (snowflake AS int) IS 'same value, if it is in range; in assignments';
+
+-- Without these conversions, expressions such as id IN (1, 2, 3) and coalesce(id, 0) would fail.
+CREATE FUNCTION snowflake_internal.int4_to_snowflake(int) RETURNS snowflake
+    IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int48';
+COMMENT ON FUNCTION snowflake_internal.int4_to_snowflake(int) IS 'cast; internal';
+CREATE FUNCTION snowflake_internal.int2_to_snowflake(smallint) RETURNS snowflake
+    IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int28';
+COMMENT ON FUNCTION snowflake_internal.int2_to_snowflake(smallint) IS 'cast; internal';
+CREATE CAST (int AS snowflake) WITH FUNCTION snowflake_internal.int4_to_snowflake(int) AS IMPLICIT;
+COMMENT ON CAST (int AS snowflake) IS 'same value; implicit';
+CREATE CAST (smallint AS snowflake) WITH FUNCTION snowflake_internal.int2_to_snowflake(smallint) AS IMPLICIT;
+COMMENT ON CAST (smallint AS snowflake) IS 'same value; implicit';
+
+-- The grant is explicit, because ALTER DEFAULT PRIVILEGES may have revoked the default. Everyone may use columns of the
+-- type, whose values are converted by these functions.
+GRANT USAGE ON TYPE snowflake TO PUBLIC;
+GRANT EXECUTE ON FUNCTION
+    snowflake_internal.snowflake_to_numeric(snowflake),
+    snowflake_internal.snowflake_to_float8(snowflake),
+    snowflake_internal.snowflake_to_int4(snowflake),
+    snowflake_internal.int4_to_snowflake(int),
+    snowflake_internal.int2_to_snowflake(smallint)
+    TO PUBLIC;
 
 -- Functions that return one field of an ID. src/read/direct.rs explains why pgrx does not declare these functions.
 
@@ -709,7 +820,8 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_segment_nextval_support(interna
 -- Names of PostgreSQL objects are not schema-qualified here, because each function sets search_path, which starts with
 -- pg_catalog.
 
--- Numbers of a segment do not require wider columns. If `widens` is false, all columns are treated as bigint.
+-- Numbers of a segment do not require wider columns. If `widens` is false, all columns are treated as bigint. So
+-- are columns of type snowflake.
 --
 -- Columns are identified by name. Their numbers can differ between a parent and its partitions or children.
 CREATE FUNCTION snowflake_adopt_columns(adopted_table regclass, adopted_column name, widens boolean)
@@ -752,7 +864,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                   CASE WHEN class.relnamespace = pg_my_temp_schema() THEN 'pg_temp' ELSE namespace.nspname END,
                   class.relname),
            class.relkind, attribute.attnum, attribute.attname, attribute.atttypid,
-           NOT widens OR 'bigint'::regtype IN (type.oid, type.typbasetype),
+           NOT widens OR coalesce(nullif(type.typbasetype, 0), type.oid)
+               IN ('bigint'::regtype, '@extschema@.snowflake'::regtype),
            bool_or(found.is_adopted),
            attribute.attinhcount = 0,
            pg_has_role(class.relowner, 'USAGE')
@@ -1000,8 +1113,10 @@ $$;
 COMMENT ON FUNCTION snowflake_adopt_obstacles(regclass, name, boolean) IS
     'obstacles to the statements, and the remedies, for snowflake_adopt()';
 
+-- `new_default` is the default expression in the form in which PostgreSQL shows it. If `rewrites` is false, the columns
+-- become bigint without rewriting the tables.
 CREATE FUNCTION snowflake_adopt_notes(
-    adopted_table regclass, adopted_column name, widens boolean, new_default text
+    adopted_table regclass, adopted_column name, widens boolean, new_default text, rewrites boolean
 )
 RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -1022,6 +1137,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            'Set lock_timeout, so that other sessions do not queue behind a waiting lock request. Afterwards, run ANALYZE on '
            'the tables.'
     FROM widened
+    WHERE rewrites
     HAVING count(*) > 0
 
     UNION ALL
@@ -1087,7 +1203,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE NOT is_identity AND used_by IS NOT NULL;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name, boolean, text) IS
+COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name, boolean, text, boolean) IS
     'notices and warnings about the statements, for snowflake_adopt()';
 
 -- snowflake_adopt() moves existing tables to snowflake IDs. adopt_findings.sql collects the facts that it needs.
@@ -1101,6 +1217,157 @@ COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name, boolean, text) IS
 -- functions must belong to the caller, or to a role that the caller names as trusted. Membership in the role that owns
 -- a table does not mean that the caller trusts the other members. A constraint of a trusted owner may call a function
 -- of another role. As elsewhere in PostgreSQL, that is the owner's decision.
+
+-- Raises an error if this column cannot be adopted at all. Otherwise, returns a description of the table, and the type
+-- of the column.
+CREATE FUNCTION snowflake_adopt_target(
+    adopted_table regclass, adopted_column name, widens boolean, OUT description text, OUT type oid
+)
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    facts record;
+    note record;
+BEGIN
+    SELECT class.relkind, class.relnamespace, attribute.attnum, attribute.attgenerated,
+           coalesce(nullif(type.typbasetype, 0), type.oid) AS type,
+           pg_describe_object('pg_class'::regclass, class.oid, 0) AS description
+    INTO facts
+    FROM pg_class AS class
+    LEFT JOIN pg_attribute AS attribute
+      ON attribute.attrelid = class.oid AND attribute.attname = adopted_column AND NOT attribute.attisdropped
+    LEFT JOIN pg_type AS type ON type.oid = attribute.atttypid
+    WHERE class.oid = adopted_table;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'table with OID % does not exist', adopted_table::oid USING ERRCODE = 'undefined_table';
+    ELSIF facts.relkind NOT IN ('r', 'p') THEN
+        RAISE EXCEPTION '% is not a table', facts.description
+            USING ERRCODE = 'wrong_object_type', HINT = 'Specify the table that contains the rows.';
+    ELSIF adopted_table::oid < 16384 THEN
+        RAISE EXCEPTION '% is a system table', facts.description USING ERRCODE = 'wrong_object_type';
+    ELSIF pg_is_other_temp_schema(facts.relnamespace) THEN
+        RAISE EXCEPTION '% is a temporary table of another session', facts.description
+            USING ERRCODE = 'wrong_object_type';
+    ELSIF facts.attnum IS NULL THEN
+        RAISE EXCEPTION 'column "%" of % does not exist', adopted_column, facts.description
+            USING ERRCODE = 'undefined_column';
+    ELSIF facts.attnum < 0 THEN
+        RAISE EXCEPTION 'column "%" of % is a system column', adopted_column, facts.description
+            USING ERRCODE = 'feature_not_supported';
+    ELSIF facts.attgenerated <> '' THEN
+        RAISE EXCEPTION 'column "%" of % is a generated column', adopted_column, facts.description
+            USING ERRCODE = 'feature_not_supported', HINT = 'Adopt the column from which the values are computed.';
+    ELSIF facts.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype,
+                             '@extschema@.snowflake'::regtype) THEN
+        RAISE EXCEPTION 'column "%" of % is of type %, not an integer', adopted_column, facts.description,
+            format_type(facts.type, NULL)
+            USING ERRCODE = 'datatype_mismatch',
+                  HINT = CASE
+                      WHEN facts.type = 'numeric'::regtype
+                      THEN format('If all values are integers: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;',
+                                  adopted_table, adopted_column)
+                      ELSE format('Add a column for a new key: ALTER TABLE %s ADD COLUMN new_id bigint; Then assign IDs to '
+                                  'the rows, change the references and the primary key, and drop column %I. For all steps, '
+                                  'see "Migrating from UUIDs" in the documentation.',
+                                  adopted_table, adopted_column)
+                  END;
+    END IF;
+
+    SELECT string_agg(relation_name, ' and ' ORDER BY relation_name) AS tables,
+           string_agg(format('SELECT %s.snowflake_adopt(%L, %L);', '@extschema@', relation_name, column_name), ' '
+                      ORDER BY relation_name) AS commands
+    INTO note
+    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+    WHERE is_adopted AND is_root
+    HAVING NOT bool_or(relation = adopted_table);
+    IF FOUND THEN
+        RAISE EXCEPTION 'column "%" of % is inherited', adopted_column, facts.description
+            USING ERRCODE = 'wrong_object_type',
+                  DETAIL = format('The column can be altered only together with the column of %s.', note.tables),
+                  HINT = 'Adopt the inherited column instead: ' || note.commands;
+    END IF;
+    description := facts.description;
+    type := facts.type;
+END
+$$;
+COMMENT ON FUNCTION snowflake_adopt_target(regclass, name, boolean) IS
+    'description of the table and type of the column, for snowflake_adopt(); an error if the column cannot be adopted';
+
+-- Raises an error if code of roles that the caller does not trust could run with the privileges of the caller.
+-- `trusting_call` is the call in which the caller names an owner as trusted, up to the name.
+CREATE FUNCTION snowflake_adopt_check_owners(
+    adopted_table regclass, adopted_column name, widens boolean, trusted_owner regrole, trusting_call text
+) RETURNS void
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    caller CONSTANT regrole := quote_ident(current_user)::regrole;
+    names text;
+    note record;
+BEGIN
+    SELECT string_agg(DISTINCT relation_name, ', ') INTO names
+    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+    WHERE NOT is_owned AND (is_adopted OR NOT is_bigint);
+    IF names IS NOT NULL THEN
+        RAISE EXCEPTION 'must be owner of %', names
+            USING ERRCODE = 'insufficient_privilege',
+                  DETAIL = 'The tables whose foreign keys reference the column, and their partitions, are altered as well.',
+                  HINT = 'Repeat the call as the role that owns all these tables.';
+    END IF;
+
+    -- The owners are checked before any table is queried, because planning a query evaluates index expressions.
+    SELECT string_agg(format('%s (%s)', description, owner), ', ' ORDER BY description COLLATE "C")
+               FILTER (WHERE is_strange) AS tables,
+           CASE WHEN count(DISTINCT owner) = 1 THEN
+                    format('Connect as %s and call the function again. Alternatively, if you trust the code in the tables of %1$s:',
+                           min(owner::text))
+                WHEN count(DISTINCT owner) FILTER (WHERE is_strange) = 1 THEN
+                    format('Drop the foreign keys between the tables. Alternatively, if you trust the code in the tables of %s:',
+                           min(owner::text) FILTER (WHERE is_strange))
+           END AS choices,
+           min(owner::text) FILTER (WHERE is_strange) AS stranger
+    INTO note
+    FROM (
+        SELECT *, owner NOT IN (caller, coalesce(trusted_owner, caller)) AS is_strange
+        FROM @extschema@.snowflake_adopt_owners(adopted_table, adopted_column, widens)
+    ) AS concerned;
+    IF note.tables IS NOT NULL THEN
+        RAISE EXCEPTION 'not all affected tables belong to role %', caller
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = format('Tables of other roles: %s. Code in their constraints, indexes and defaults would run with '
+                                  'the privileges of %s.', note.tables, caller),
+                  HINT = coalesce(
+                      note.choices || ' ' || trusting_call || quote_literal(note.stranger) || ');',
+                      'Change the owners so that all tables have the same owner (ALTER TABLE ... OWNER TO ...), or drop the '
+                      'foreign keys between the tables.');
+    END IF;
+    -- The statements and the query for the highest value refer to tables by name. Before they run, the owner of a
+    -- schema can replace a table by another table or a view, whose code would run with the privileges of a
+    -- superuser.
+    SELECT string_agg(DISTINCT format('%s (%s)', pg_describe_object('pg_namespace'::regclass, place.oid, 0),
+                                      place.owner), ', ')
+    INTO names
+    FROM (
+        SELECT namespace.oid, CASE WHEN namespace.nspowner = 'pg_database_owner'::regrole THEN database.datdba
+                                   ELSE namespace.nspowner END::regrole AS owner
+        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
+        JOIN pg_class AS class ON class.oid = involved.relation
+        JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+        JOIN pg_database AS database ON database.datname = current_database()
+    ) AS place
+    JOIN pg_roles AS owner ON owner.oid = place.owner AND NOT owner.rolsuper
+    JOIN pg_roles AS superuser ON superuser.oid = caller AND superuser.rolsuper
+    WHERE place.owner <> coalesce(trusted_owner, caller);
+    IF names IS NOT NULL THEN
+        RAISE EXCEPTION 'not all schemas of the affected tables belong to superusers'
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = format('Schemas of other roles: %s. The owner of a schema can replace a table while the '
+                                  'statements run with the privileges of %s.', names, caller),
+                  HINT = 'Connect as the owner of the tables, or temporarily change the owner of the schemas to a '
+                         'superuser: ALTER SCHEMA ... OWNER TO ...;';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_adopt_check_owners(regclass, name, boolean, regrole, text) IS
+    'refuses tables and schemas of roles that the caller does not trust, for snowflake_adopt()';
 
 CREATE FUNCTION snowflake_adopt_plan(
     adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole, generator text
@@ -1138,63 +1405,7 @@ BEGIN
                   HINT = 'Use ''snowflake'', or ''segment:'' followed by the name of a segment, which has 1 to 255 bytes.';
     END IF;
 
-    -- Check whether this column can be adopted at all.
-    SELECT class.relkind, class.relnamespace, attribute.attnum, attribute.attgenerated,
-           coalesce(nullif(type.typbasetype, 0), type.oid) AS type,
-           pg_describe_object('pg_class'::regclass, class.oid, 0) AS description
-    INTO target
-    FROM pg_class AS class
-    LEFT JOIN pg_attribute AS attribute
-      ON attribute.attrelid = class.oid AND attribute.attname = adopted_column AND NOT attribute.attisdropped
-    LEFT JOIN pg_type AS type ON type.oid = attribute.atttypid
-    WHERE class.oid = adopted_table;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'table with OID % does not exist', adopted_table::oid USING ERRCODE = 'undefined_table';
-    ELSIF target.relkind NOT IN ('r', 'p') THEN
-        RAISE EXCEPTION '% is not a table', target.description
-            USING ERRCODE = 'wrong_object_type', HINT = 'Specify the table that contains the rows.';
-    ELSIF adopted_table::oid < 16384 THEN
-        RAISE EXCEPTION '% is a system table', target.description USING ERRCODE = 'wrong_object_type';
-    ELSIF pg_is_other_temp_schema(target.relnamespace) THEN
-        RAISE EXCEPTION '% is a temporary table of another session', target.description
-            USING ERRCODE = 'wrong_object_type';
-    ELSIF target.attnum IS NULL THEN
-        RAISE EXCEPTION 'column "%" of % does not exist', adopted_column, target.description
-            USING ERRCODE = 'undefined_column';
-    ELSIF target.attnum < 0 THEN
-        RAISE EXCEPTION 'column "%" of % is a system column', adopted_column, target.description
-            USING ERRCODE = 'feature_not_supported';
-    ELSIF target.attgenerated <> '' THEN
-        RAISE EXCEPTION 'column "%" of % is a generated column', adopted_column, target.description
-            USING ERRCODE = 'feature_not_supported', HINT = 'Adopt the column from which the values are computed.';
-    ELSIF target.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN
-        RAISE EXCEPTION 'column "%" of % is of type %, not an integer', adopted_column, target.description,
-            format_type(target.type, NULL)
-            USING ERRCODE = 'datatype_mismatch',
-                  HINT = CASE
-                      WHEN target.type = 'numeric'::regtype
-                      THEN format('If all values are integers: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;',
-                                  adopted_table, adopted_column)
-                      ELSE format('Add a column for a new key: ALTER TABLE %s ADD COLUMN new_id bigint; Then assign IDs to '
-                                  'the rows, change the references and the primary key, and drop column %I. For all steps, '
-                                  'see "Migrating from UUIDs" in the documentation.',
-                                  adopted_table, adopted_column)
-                  END;
-    END IF;
-
-    SELECT string_agg(relation_name, ' and ' ORDER BY relation_name) AS tables,
-           string_agg(format('SELECT %s.snowflake_adopt(%L, %L);', '@extschema@', relation_name, column_name), ' '
-                      ORDER BY relation_name) AS commands
-    INTO note
-    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
-    WHERE is_adopted AND is_root
-    HAVING NOT bool_or(relation = adopted_table);
-    IF FOUND THEN
-        RAISE EXCEPTION 'column "%" of % is inherited', adopted_column, target.description
-            USING ERRCODE = 'wrong_object_type',
-                  DETAIL = format('The column can be altered only together with the column of %s.', note.tables),
-                  HINT = 'Adopt the inherited column instead: ' || note.commands;
-    END IF;
+    target := @extschema@.snowflake_adopt_target(adopted_table, adopted_column, widens);
 
     -- Check that new rows will get IDs. A call for an ID may wait, so the check is made before the locks are acquired.
     IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -1236,69 +1447,11 @@ BEGIN
     -- Before a table is locked, other sessions can add foreign keys or children, or change the owner. Therefore, the
     -- last iteration repeats all checks while all locks are held.
     LOOP
-        SELECT string_agg(DISTINCT relation_name, ', ') INTO names
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
-        WHERE NOT is_owned AND (is_adopted OR NOT is_bigint);
-        IF names IS NOT NULL THEN
-            RAISE EXCEPTION 'must be owner of %', names
-                USING ERRCODE = 'insufficient_privilege',
-                      DETAIL = 'The tables whose foreign keys reference the column, and their partitions, are altered as well.',
-                      HINT = 'Call snowflake_adopt() as the role that owns all these tables.';
-        END IF;
-
-        -- The owners are checked before any table is queried, because planning a query evaluates index expressions.
-        SELECT string_agg(format('%s (%s)', description, owner), ', ' ORDER BY description COLLATE "C")
-                   FILTER (WHERE is_strange) AS tables,
-               CASE WHEN count(DISTINCT owner) = 1 THEN
-                        format('Connect as %s and call the function again. Alternatively, if you trust the code in the tables of %1$s:',
-                               min(owner::text))
-                    WHEN count(DISTINCT owner) FILTER (WHERE is_strange) = 1 THEN
-                        format('Drop the foreign keys between the tables. Alternatively, if you trust the code in the tables of %s:',
-                               min(owner::text) FILTER (WHERE is_strange))
-               END AS choices,
-               min(owner::text) FILTER (WHERE is_strange) AS stranger
-        INTO note
-        FROM (
-            SELECT *, owner NOT IN (caller, coalesce(trusted_owner, caller)) AS is_strange
-            FROM @extschema@.snowflake_adopt_owners(adopted_table, adopted_column, widens)
-        ) AS concerned;
-        IF note.tables IS NOT NULL THEN
-            RAISE EXCEPTION 'not all affected tables belong to role %', caller
-                USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('Tables of other roles: %s. Code in their constraints, indexes and defaults would run with '
-                                      'the privileges of %s.', note.tables, caller),
-                      HINT = coalesce(
-                          note.choices ||
-                              format(' SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => %L);', '@extschema@',
-                                     adopted_table, adopted_column, (NOT for_execution)::text, note.stranger),
-                          'Change the owners so that all tables have the same owner (ALTER TABLE ... OWNER TO ...), or drop the '
-                          'foreign keys between the tables.');
-        END IF;
-        -- The statements and the query for the highest value refer to tables by name. Before they run, the owner of a
-        -- schema can replace a table by another table or a view, whose code would run with the privileges of a
-        -- superuser.
-        SELECT string_agg(DISTINCT format('%s (%s)', pg_describe_object('pg_namespace'::regclass, place.oid, 0),
-                                          place.owner), ', ')
-        INTO names
-        FROM (
-            SELECT namespace.oid, CASE WHEN namespace.nspowner = 'pg_database_owner'::regrole THEN database.datdba
-                                       ELSE namespace.nspowner END::regrole AS owner
-            FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
-            JOIN pg_class AS class ON class.oid = involved.relation
-            JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
-            JOIN pg_database AS database ON database.datname = current_database()
-        ) AS place
-        JOIN pg_roles AS owner ON owner.oid = place.owner AND NOT owner.rolsuper
-        JOIN pg_roles AS superuser ON superuser.oid = caller AND superuser.rolsuper
-        WHERE place.owner <> coalesce(trusted_owner, caller);
-        IF names IS NOT NULL THEN
-            RAISE EXCEPTION 'not all schemas of the affected tables belong to superusers'
-                USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('Schemas of other roles: %s. The owner of a schema can replace a table while the '
-                                      'statements run with the privileges of %s.', names, caller),
-                      HINT = 'Connect as the owner of the tables, or temporarily change the owner of the schemas to a '
-                             'superuser: ALTER SCHEMA ... OWNER TO ...;';
-        END IF;
+        PERFORM @extschema@.snowflake_adopt_check_owners(
+            adopted_table, adopted_column, widens, trusted_owner,
+            format('SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => ', '@extschema@', adopted_table,
+                   adopted_column, (NOT for_execution)::text)
+        );
         EXIT WHEN NOT for_execution;
 
         -- The adopted table comes last, because an INSERT locks the referencing table before the referenced
@@ -1420,7 +1573,9 @@ BEGIN
         RAISE NOTICE 'column "%" of % has already been adopted', adopted_column, target.description;
         RETURN;
     END IF;
-    FOR note IN SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column, widens, default_in_catalog) LOOP
+    FOR note IN
+        SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column, widens, default_in_catalog, true)
+    LOOP
         IF note.is_warning THEN
             RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
         ELSE
@@ -1458,6 +1613,1035 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean, regrole, text) IS
     'changes a column, and the foreign keys that reference it, to snowflake IDs or numbers of a segment; executes the statements only if dry_run is false';
+
+-- The facts that snowflake_adopt_online() needs in addition to those of snowflake_adopt(). All progress is stored in the
+-- catalogs, as the objects that the steps create:
+--
+-- * a new column of type bigint beside each column of type int or smallint,
+-- * trigger zz_snowflake_adopt, which keeps the new columns equal to the old ones; its arguments are pairs of names,
+-- * a constraint CHECK for each new column, which is valid when the columns are known to be equal,
+-- * a sequence whose value is the number of pages that are filled, and whose maximum is the number of pages to fill,
+-- * indexes and foreign keys of the new columns.
+--
+-- The names are those of the old objects, followed by _snowflake.
+
+CREATE FUNCTION snowflake_adopt_copy() RETURNS trigger
+    VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_adopt_copy';
+COMMENT ON FUNCTION snowflake_adopt_copy() IS
+    'keeps new columns equal to the columns that they will replace; trigger function, for snowflake_adopt_online()';
+
+-- A name has at most 63 bytes.
+CREATE FUNCTION snowflake_adopt_new_name(old_name name) RETURNS name
+IMMUTABLE STRICT PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT (left(old_name::text, max(length)) || '_snowflake')::name
+    FROM generate_series(0, 53) AS length
+    WHERE octet_length(left(old_name::text, length)) <= 53;
+$$;
+COMMENT ON FUNCTION snowflake_adopt_new_name(name) IS
+    'name of the new object beside an old one, for snowflake_adopt_online()';
+
+-- The columns to be replaced. `new_number` is NULL until the new column and its trigger exist.
+CREATE FUNCTION snowflake_adopt_pairs(adopted_table regclass, adopted_column name)
+RETURNS TABLE (
+    relation oid, relation_name text, is_adopted boolean, old_number smallint, old_name name, is_not_null boolean,
+    new_name name, new_number smallint
+)
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT involved.relation, involved.relation_name, involved.is_adopted, involved.column_number, involved.column_name,
+           old.attnotnull, name.new, new.attnum
+    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
+    JOIN pg_attribute AS old ON old.attrelid = involved.relation AND old.attnum = involved.column_number
+    CROSS JOIN LATERAL @extschema@.snowflake_adopt_new_name(involved.column_name) AS name (new)
+    LEFT JOIN pg_trigger AS trigger
+      ON trigger.tgrelid = involved.relation
+     AND trigger.tgfoid = '@extschema@.snowflake_adopt_copy()'::regprocedure
+     -- Each argument is followed by a zero byte.
+     AND position(decode('00', 'hex') || convert_to(involved.column_name::text, getdatabaseencoding()) || decode('00', 'hex')
+                  || convert_to(name.new::text, getdatabaseencoding()) || decode('00', 'hex')
+                  IN decode('00', 'hex') || trigger.tgargs) > 0
+    LEFT JOIN pg_attribute AS new
+      ON trigger.oid IS NOT NULL AND new.attrelid = involved.relation AND new.attname = name.new AND NOT new.attisdropped
+    WHERE NOT involved.is_bigint;
+$$;
+COMMENT ON FUNCTION snowflake_adopt_pairs(regclass, name) IS
+    'columns to be replaced, and their new columns, for snowflake_adopt_online()';
+
+-- The foreign keys that contain a column to be replaced, on either side, with the numbers of the columns as they will be.
+CREATE FUNCTION snowflake_adopt_foreign_keys(adopted_table regclass, adopted_column name)
+RETURNS TABLE (
+    foreign_key oid, relation oid, relation_name text, referenced oid, referenced_name text, name name, new_name name,
+    new_key smallint[], new_referenced_key smallint[], definition text, is_valid boolean
+)
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH pairs AS MATERIALIZED (
+        SELECT * FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column)
+    )
+    SELECT foreign_key.oid, foreign_key.conrelid, format('%I.%I', namespace.nspname, class.relname),
+           foreign_key.confrelid, format('%I.%I', referenced_namespace.nspname, referenced.relname),
+           foreign_key.conname, @extschema@.snowflake_adopt_new_name(foreign_key.conname),
+           key.numbers, referenced_key.numbers,
+           concat(
+               format('FOREIGN KEY (%s) REFERENCES %I.%I (%s)', key.names, referenced_namespace.nspname, referenced.relname,
+                      referenced_key.names),
+               CASE foreign_key.confmatchtype WHEN 'f' THEN ' MATCH FULL' END,
+               ' ON UPDATE ' || CASE foreign_key.confupdtype
+                   WHEN 'r' THEN 'RESTRICT' WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' END,
+               ' ON DELETE ' || CASE foreign_key.confdeltype
+                   WHEN 'r' THEN 'RESTRICT' WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' END,
+               -- Only these columns are set to NULL.
+               ' (' || emptied.names || ')',
+               CASE WHEN foreign_key.condeferrable THEN ' DEFERRABLE' END,
+               CASE WHEN foreign_key.condeferred THEN ' INITIALLY DEFERRED' END
+           ),
+           foreign_key.convalidated
+    FROM pg_constraint AS foreign_key
+    JOIN pg_class AS class ON class.oid = foreign_key.conrelid
+    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    JOIN pg_class AS referenced ON referenced.oid = foreign_key.confrelid
+    JOIN pg_namespace AS referenced_namespace ON referenced_namespace.oid = referenced.relnamespace
+    CROSS JOIN LATERAL (
+        SELECT array_agg(CASE WHEN pair.relation IS NULL THEN attribute.attnum ELSE pair.new_number END ORDER BY key.position),
+               string_agg(quote_ident(coalesce(pair.new_name, attribute.attname)), ', ' ORDER BY key.position)
+        FROM unnest(foreign_key.conkey) WITH ORDINALITY AS key (number, position)
+        JOIN pg_attribute AS attribute ON attribute.attrelid = foreign_key.conrelid AND attribute.attnum = key.number
+        LEFT JOIN pairs AS pair ON pair.relation = foreign_key.conrelid AND pair.old_number = key.number
+    ) AS key (numbers, names)
+    CROSS JOIN LATERAL (
+        SELECT array_agg(CASE WHEN pair.relation IS NULL THEN attribute.attnum ELSE pair.new_number END ORDER BY key.position),
+               string_agg(quote_ident(coalesce(pair.new_name, attribute.attname)), ', ' ORDER BY key.position)
+        FROM unnest(foreign_key.confkey) WITH ORDINALITY AS key (number, position)
+        JOIN pg_attribute AS attribute ON attribute.attrelid = foreign_key.confrelid AND attribute.attnum = key.number
+        LEFT JOIN pairs AS pair ON pair.relation = foreign_key.confrelid AND pair.old_number = key.number
+    ) AS referenced_key (numbers, names)
+    CROSS JOIN LATERAL (
+        SELECT string_agg(quote_ident(coalesce(pair.new_name, attribute.attname)), ', ' ORDER BY key.position)
+        FROM unnest(foreign_key.confdelsetcols) WITH ORDINALITY AS key (number, position)
+        JOIN pg_attribute AS attribute ON attribute.attrelid = foreign_key.conrelid AND attribute.attnum = key.number
+        LEFT JOIN pairs AS pair ON pair.relation = foreign_key.conrelid AND pair.old_number = key.number
+    ) AS emptied (names)
+    WHERE foreign_key.contype = 'f'
+      AND EXISTS (
+          SELECT FROM pairs
+          WHERE pairs.relation = foreign_key.conrelid AND pairs.old_number = ANY (foreign_key.conkey)
+             OR pairs.relation = foreign_key.confrelid AND pairs.old_number = ANY (foreign_key.confkey)
+      );
+$$;
+COMMENT ON FUNCTION snowflake_adopt_foreign_keys(regclass, name) IS
+    'foreign keys that contain a column to be replaced, for snowflake_adopt_online()';
+
+-- The sequence that counts the filled pages of a table, which is owned by a new column of the table. A role that cannot
+-- read the sequence sees no numbers.
+CREATE FUNCTION snowflake_adopt_counter(relation oid, OUT sequence regclass, OUT pages_filled bigint, OUT pages bigint)
+RETURNS SETOF record
+VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT class.oid::regclass,
+           CASE WHEN has_sequence_privilege(class.oid, 'SELECT, USAGE') THEN coalesce(pg_sequence_last_value(class.oid), 0) END,
+           definition.seqmax
+    FROM pg_trigger AS trigger
+    JOIN pg_attribute AS attribute
+      ON attribute.attrelid = trigger.tgrelid AND NOT attribute.attisdropped
+     AND right(attribute.attname::text, 10) = '_snowflake'
+     AND position(decode('00', 'hex') || convert_to(attribute.attname::text, getdatabaseencoding()) || decode('00', 'hex')
+                  IN decode('00', 'hex') || trigger.tgargs) > 0
+    JOIN pg_depend AS depend
+      ON depend.classid = 'pg_class'::regclass AND depend.refclassid = 'pg_class'::regclass
+     AND depend.refobjid = attribute.attrelid AND depend.refobjsubid = attribute.attnum AND depend.deptype = 'a'
+    JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
+    JOIN pg_sequence AS definition ON definition.seqrelid = class.oid AND definition.seqmin = 0
+    WHERE trigger.tgrelid = snowflake_adopt_counter.relation
+      AND trigger.tgfoid = '@extschema@.snowflake_adopt_copy()'::regprocedure;
+$$;
+COMMENT ON FUNCTION snowflake_adopt_counter(oid) IS
+    'sequence that counts the filled pages of a table, for snowflake_adopt_online()';
+
+CREATE VIEW snowflake_adopt_progress AS
+    SELECT trigger.tgrelid::pg_catalog.regclass AS table_name, counter.pages_filled, counter.pages,
+           NOT EXISTS (
+               SELECT FROM pg_catalog.pg_constraint AS proof
+               JOIN pg_catalog.pg_attribute AS new
+                 ON new.attrelid OPERATOR(pg_catalog.=) proof.conrelid AND new.attname OPERATOR(pg_catalog.=) proof.conname
+               WHERE proof.conrelid OPERATOR(pg_catalog.=) trigger.tgrelid
+                 AND proof.contype OPERATOR(pg_catalog.=) 'c'::pg_catalog."char" AND NOT proof.convalidated
+           ) AS is_checked
+    FROM pg_catalog.pg_trigger AS trigger
+    LEFT JOIN LATERAL @extschema@.snowflake_adopt_counter(trigger.tgrelid) AS counter ON true
+    WHERE trigger.tgfoid OPERATOR(pg_catalog.=) '@extschema@.snowflake_adopt_copy()'::pg_catalog.regprocedure;
+
+GRANT SELECT ON snowflake_adopt_progress TO PUBLIC;
+
+COMMENT ON VIEW snowflake_adopt_progress IS
+    'tables of this database whose columns are being replaced by snowflake_adopt_online()';
+COMMENT ON COLUMN snowflake_adopt_progress.table_name IS 'the table';
+COMMENT ON COLUMN snowflake_adopt_progress.pages_filled IS
+    'number of pages whose rows have values in the new columns; NULL if filling has not started, or if you cannot read the sequence that counts the pages';
+COMMENT ON COLUMN snowflake_adopt_progress.pages IS 'number of pages to be filled; NULL if filling has not started';
+COMMENT ON COLUMN snowflake_adopt_progress.is_checked IS
+    'true if all rows were checked: the new columns are equal to the columns that they replace';
+
+CREATE FUNCTION snowflake_adopt_online_obstacles(adopted_table regclass, adopted_column name)
+RETURNS TABLE (obstacle text, remedy text)
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH pairs AS MATERIALIZED (
+        SELECT *, pg_describe_object('pg_class'::regclass, relation, old_number) AS description
+        FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column)
+    ),
+    foreign_keys AS MATERIALIZED (
+        SELECT * FROM @extschema@.snowflake_adopt_foreign_keys(adopted_table, adopted_column)
+    ),
+    altered (relation) AS (
+        SELECT pairs.relation FROM pairs
+        UNION SELECT foreign_keys.relation FROM foreign_keys
+        UNION SELECT foreign_keys.referenced FROM foreign_keys
+    )
+
+    SELECT obstacle, replace(replace(remedy, 'snowflake_adopt()', 'snowflake_adopt_online()'), ', all in one transaction', '')
+    FROM @extschema@.snowflake_adopt_obstacles(adopted_table, adopted_column, true)
+
+    UNION
+    SELECT format('%s is partitioned, or has parents or children',
+                  pg_describe_object('pg_class'::regclass, class.oid, 0)),
+           'Use snowflake_adopt(), which rewrites the tables.'
+    FROM altered
+    JOIN pg_class AS class ON class.oid = altered.relation
+    WHERE class.relkind <> 'r'
+       OR EXISTS (SELECT FROM pg_inherits AS link WHERE altered.relation IN (link.inhrelid, link.inhparent))
+
+    UNION
+    SELECT format('%s is a temporary table', pg_describe_object('pg_class'::regclass, class.oid, 0)),
+           'Use snowflake_adopt(), which rewrites the tables.'
+    FROM altered
+    JOIN pg_class AS class ON class.oid = altered.relation
+    WHERE class.relpersistence = 't'
+
+    UNION
+    SELECT format('column "%s" of %s already exists', pairs.new_name,
+                  pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
+           'Rename or drop these columns.'
+    FROM pairs
+    JOIN pg_attribute AS other
+      ON other.attrelid = pairs.relation AND other.attname = pairs.new_name AND NOT other.attisdropped
+    WHERE pairs.new_number IS NULL
+
+    -- The columns of a table share the trigger, which is replaced and dropped as a whole.
+    UNION
+    SELECT format('%s also fills other columns', pg_describe_object('pg_trigger'::regclass, trigger.oid, 0)),
+           'First finish or abandon the adoption of the other columns of these tables. If a foreign key was dropped, create it '
+           'again, for example as NOT VALID.'
+    FROM pairs
+    JOIN pg_trigger AS trigger
+      ON trigger.tgrelid = pairs.relation AND trigger.tgfoid = '@extschema@.snowflake_adopt_copy()'::regprocedure
+    GROUP BY trigger.oid, trigger.tgnargs
+    HAVING trigger.tgnargs > 2 * count(pairs.new_number)
+
+    -- A new foreign key has the definition that the foreign key had when the new one was added.
+    UNION
+    SELECT format('%s differs from %s', pg_describe_object('pg_constraint'::regclass, new.oid, 0),
+                  pg_describe_object('pg_constraint'::regclass, old.oid, 0)),
+           'Drop the constraints whose names end in _snowflake. They are created again.'
+    FROM foreign_keys
+    JOIN pg_constraint AS old ON old.oid = foreign_keys.foreign_key
+    JOIN pg_constraint AS new
+      ON new.contype = 'f' AND new.conrelid = old.conrelid AND new.conname = foreign_keys.new_name
+    WHERE (new.confupdtype, new.confdeltype, new.confmatchtype, new.condeferrable, new.condeferred)
+       <> (old.confupdtype, old.confdeltype, old.confmatchtype, old.condeferrable, old.condeferred)
+
+    -- Filling updates every row, which checks these constraints.
+    UNION
+    SELECT format('%s is not valid', pg_describe_object('pg_constraint'::regclass, other.oid, 0)),
+           'Validate or drop these constraints.'
+    FROM (SELECT DISTINCT relation FROM pairs) AS filled
+    JOIN pg_constraint AS other ON other.conrelid = filled.relation
+    WHERE other.contype IN ('c', 'n') AND NOT other.convalidated
+      -- Since PostgreSQL 18.
+      AND to_jsonb(other) ->> 'conenforced' IS DISTINCT FROM 'false'
+      AND NOT EXISTS (SELECT FROM pairs WHERE pairs.relation = other.conrelid AND pairs.new_number = ANY (other.conkey))
+
+    -- Dropping the old column would drop the index.
+    UNION
+    SELECT format('%s depends on %s', pg_describe_object(depend.classid, depend.objid, depend.objsubid),
+                  pg_describe_object('pg_class'::regclass, index.indexrelid, 0)),
+           'Drop these objects, or the columns from the INCLUDE list of the index. Create them again when the columns have been '
+           'replaced.'
+    FROM pairs
+    JOIN pg_index AS index ON index.indrelid = pairs.relation AND pairs.old_number = ANY (index.indkey::int2[])
+    LEFT JOIN pg_constraint AS key ON key.conindid = index.indexrelid AND key.contype IN ('p', 'u')
+    JOIN pg_depend AS depend
+      ON depend.deptype = 'n'
+     AND (depend.refclassid = 'pg_class'::regclass AND depend.refobjid = index.indexrelid
+          OR depend.refclassid = 'pg_constraint'::regclass AND depend.refobjid = key.oid)
+    WHERE NOT EXISTS (SELECT FROM foreign_keys
+                      WHERE depend.classid = 'pg_constraint'::regclass AND depend.objid = foreign_keys.foreign_key)
+
+    UNION
+    SELECT format('%s depends on %s', pg_describe_object('pg_constraint'::regclass, other.oid, 0), pairs.description),
+           'Drop these constraints, indexes and statistics. Create them again when the columns have been replaced.'
+    FROM pairs
+    JOIN pg_constraint AS other ON other.conrelid = pairs.relation AND pairs.old_number = ANY (other.conkey)
+    WHERE (other.contype IN ('c', 'x')
+           OR other.contype IN ('p', 'u') AND (other.condeferrable OR to_jsonb(other) ->> 'conperiod' = 'true'))
+      -- Exclude the constraint that compares the columns.
+      AND NOT coalesce(pairs.new_number = ANY (other.conkey), false)
+
+    UNION
+    SELECT format('%s depends on %s', pg_describe_object(depend.classid, depend.objid, 0), pairs.description),
+           'Drop these constraints, indexes and statistics. Create them again when the columns have been replaced.'
+    FROM pairs
+    JOIN pg_depend AS depend
+      ON depend.refclassid = 'pg_class'::regclass AND depend.refobjid = pairs.relation
+     AND depend.refobjsubid = pairs.old_number
+    LEFT JOIN pg_index AS index ON depend.classid = 'pg_class'::regclass AND index.indexrelid = depend.objid
+    WHERE depend.classid = 'pg_statistic_ext'::regclass
+       -- The column is used in an expression or in the predicate.
+       OR position(format(':varattno %s ', pairs.old_number)
+                   IN concat(index.indexprs::text, index.indpred::text)) > 0
+
+    UNION
+    SELECT format('%s has a security label', pairs.description), 'Remove the security labels of these columns.'
+    FROM pairs
+    JOIN pg_seclabel AS label
+      ON label.classoid = 'pg_class'::regclass AND label.objoid = pairs.relation AND label.objsubid = pairs.old_number
+
+    UNION
+    SELECT format('%s is owned by %s', pg_describe_object('pg_class'::regclass, sequence.oid, 0), pairs.description),
+           'Remove the owner (ALTER SEQUENCE ... OWNED BY NONE) or the identity (ALTER TABLE ... DROP IDENTITY).'
+    FROM pairs
+    JOIN pg_depend AS depend
+      ON depend.classid = 'pg_class'::regclass AND depend.refclassid = 'pg_class'::regclass
+     AND depend.refobjid = pairs.relation AND depend.refobjsubid = pairs.old_number
+    JOIN pg_class AS sequence ON sequence.oid = depend.objid AND sequence.relkind = 'S'
+    WHERE NOT pairs.is_adopted
+
+    UNION
+    SELECT format('%s does not allow you to create objects', pg_describe_object('pg_namespace'::regclass, class.relnamespace, 0)),
+           'Grant the privilege: GRANT CREATE ON SCHEMA ... TO ...'
+    FROM pairs
+    JOIN pg_class AS class ON class.oid = pairs.relation
+    WHERE NOT has_schema_privilege(class.relnamespace, 'CREATE')
+
+    UNION
+    SELECT format('%s has row-level security that applies to you', pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
+           'Repeat the call as a superuser or as a role with BYPASSRLS, because the procedure updates all rows.'
+    FROM pairs
+    WHERE row_security_active(pairs.relation)
+
+    UNION
+    SELECT format('%s has a rule for UPDATE', pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
+           'Drop these rules, and create them again when the columns have been replaced.'
+    FROM pairs
+    JOIN pg_rewrite AS rule ON rule.ev_class = pairs.relation AND rule.ev_type = '2'
+
+    -- The procedure updates every row.
+    UNION
+    SELECT format('%s would fire for every row', pg_describe_object('pg_trigger'::regclass, trigger.oid, 0)),
+           CASE WHEN setting.fires_no_triggers
+                THEN 'Change these triggers so that they do not fire as replica triggers: ALTER TABLE ... ENABLE TRIGGER ...'
+                ELSE 'Call the procedure as a role that may set session_replication_role, such as a superuser. To grant '
+                     'the privilege: GRANT SET ON PARAMETER session_replication_role TO ...' END
+    FROM pairs
+    CROSS JOIN has_parameter_privilege('session_replication_role', 'SET') AS setting (fires_no_triggers)
+    JOIN pg_trigger AS trigger ON trigger.tgrelid = pairs.relation AND NOT trigger.tgisinternal
+    WHERE trigger.tgtype & 16 <> 0 AND trigger.tgfoid <> '@extschema@.snowflake_adopt_copy()'::regprocedure
+      AND trigger.tgenabled = ANY (CASE WHEN setting.fires_no_triggers THEN '{R,A}' ELSE '{O,A}' END::"char"[])
+
+    -- Triggers of the same kind fire in the order of their names.
+    UNION
+    SELECT format('%s could change the row after trigger zz_snowflake_adopt',
+                  pg_describe_object('pg_trigger'::regclass, trigger.oid, 0)),
+           'Rename these triggers: ALTER TRIGGER ... RENAME TO ...'
+    FROM pairs
+    JOIN pg_trigger AS trigger ON trigger.tgrelid = pairs.relation AND NOT trigger.tgisinternal
+    WHERE trigger.tgtype & 3 = 3 AND trigger.tgtype & 20 <> 0
+      AND trigger.tgname::text COLLATE "C" >= 'zz_snowflake_adopt'
+      AND trigger.tgfoid <> '@extschema@.snowflake_adopt_copy()'::regprocedure
+
+    UNION
+    SELECT format('publication "%s" would publish the new columns of %s', publication.pubname,
+                  pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
+           'Subscribers have no new columns. Remove the tables from the publications, or use snowflake_adopt().'
+    FROM pairs
+    JOIN pg_class AS class ON class.oid = pairs.relation
+    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    JOIN pg_publication_tables AS publication
+      ON publication.schemaname = namespace.nspname AND publication.tablename = class.relname
+     AND pairs.old_name = ANY (publication.attnames)
+
+    -- Both foreign keys would change the row, one after the other.
+    UNION
+    SELECT format('%s cannot exist twice', pg_describe_object('pg_constraint'::regclass, definition.oid, 0)),
+           'Change the action SET DEFAULT of these foreign keys, or use snowflake_adopt().'
+    FROM foreign_keys
+    JOIN pg_constraint AS definition ON definition.oid = foreign_keys.foreign_key
+    WHERE 'd' IN (definition.confupdtype, definition.confdeltype)
+       -- Since PostgreSQL 18.
+       OR to_jsonb(definition) ->> 'conenforced' = 'false' OR to_jsonb(definition) ->> 'conperiod' = 'true'
+
+    -- Validating NOT NULL relies on the constraint that was created together with the column.
+    UNION
+    SELECT format('%s became NOT NULL while it was being adopted', pairs.description),
+           'Undo the change with ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL.'
+    FROM pairs
+    JOIN pg_constraint AS proof
+      ON proof.conrelid = pairs.relation AND proof.conname = pairs.new_name AND proof.contype = 'c'
+    WHERE pairs.is_not_null AND pairs.new_number IS NOT NULL AND position('COALESCE' IN pg_get_constraintdef(proof.oid)) > 0;
+$$;
+COMMENT ON FUNCTION snowflake_adopt_online_obstacles(regclass, name) IS
+    'obstacles to the steps, and the remedies, for snowflake_adopt_online()';
+
+-- The steps of snowflake_adopt_online(), computed from the catalogs. A step is done if its objects exist. Therefore, the
+-- procedure can stop anywhere, and go on later with the first step that is not done.
+--
+-- The statements run with the search_path of the caller, so all names and operators in them are schema-qualified.
+
+-- The columns of the result:
+--
+-- * `position`: the order of the steps,
+-- * `title`: what the step does,
+-- * `tables` and `lock_mode`: the tables that must be locked before the statements are executed; NULL if the statements
+--   acquire only locks that do not block writers,
+-- * `statements`: executed in one transaction,
+-- * `after_commit`: a statement that is executed when this transaction has been committed,
+-- * `on_violation`: a statement that is executed if a row violates a constraint,
+-- * `is_manual`: the caller must execute the statement, which is NULL while another session executes it,
+-- * `is_done`.
+CREATE FUNCTION snowflake_adopt_steps(adopted_table regclass, adopted_column name, batch_pages int)
+RETURNS TABLE (
+    "position" text, title text, tables text, lock_mode text, statements text[], after_commit text,
+    on_violation text, is_manual boolean, is_done boolean
+)
+-- Compiling the query would take longer than executing it.
+VOLATILE PARALLEL UNSAFE LANGUAGE sql
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET jit = off AS $$
+    WITH pairs AS MATERIALIZED (
+        SELECT * FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column)
+    ),
+    -- The tables with columns to be replaced.
+    filled AS MATERIALIZED (
+        SELECT pairs.relation, pairs.relation_name, bool_or(pairs.is_adopted) AS is_adopted,
+               format('%I.%I', namespace.nspname, @extschema@.snowflake_adopt_new_name(class.relname)) AS new_sequence,
+               min(pairs.new_name::text) AS first_column, class.relowner::regrole AS owner,
+               pg_relation_size(pairs.relation) / current_setting('block_size')::int + 1 AS pages_now,
+               bool_and(pairs.new_number IS NOT NULL) AS has_columns,
+               bool_and(coalesce(proof.convalidated, false)) AS is_checked,
+               string_agg(format('ADD COLUMN %I bigint', new_name), ', ' ORDER BY old_number)
+                   FILTER (WHERE new_number IS NULL) AS new_columns,
+               string_agg(format(CASE WHEN is_not_null
+                                      THEN 'ADD CONSTRAINT %1$I CHECK (%1$I IS NOT NULL AND %1$I OPERATOR(pg_catalog.=) %2$I) NOT VALID'
+                                      ELSE 'ADD CONSTRAINT %1$I CHECK (coalesce(%1$I OPERATOR(pg_catalog.=) %2$I, '
+                                           '%1$I IS NULL AND %2$I IS NULL)) NOT VALID' END, new_name, old_name),
+                          ', ' ORDER BY old_number)
+                   FILTER (WHERE new_number IS NULL) AS new_constraints,
+               string_agg(format('%L, %L', old_name, new_name), ', ' ORDER BY old_number) AS trigger_arguments,
+               string_agg(format('%I = %I', new_name, old_name), ', ' ORDER BY old_number) AS assignments,
+               string_agg(format('%I IS NULL AND %I IS NOT NULL', new_name, old_name), ' OR ' ORDER BY old_number) AS is_unfilled,
+               string_agg(format('VALIDATE CONSTRAINT %I', new_name), ', ' ORDER BY old_number) AS validations,
+               string_agg(quote_ident(new_name), ', ' ORDER BY old_number) AS columns
+        FROM pairs
+        JOIN pg_class AS class ON class.oid = pairs.relation
+        JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+        LEFT JOIN pg_constraint AS proof
+          ON proof.conrelid = pairs.relation AND proof.conname = pairs.new_name AND proof.contype = 'c'
+        GROUP BY pairs.relation, pairs.relation_name, class.oid, namespace.oid
+    ),
+    batch AS (
+        SELECT filled.*, counter.sequence, counter.pages_filled, counter.pages,
+               least(coalesce(counter.pages_filled, 0) + batch_pages, coalesce(counter.pages, pages_now)) AS next_page,
+               format('ctid OPERATOR(pg_catalog.>=) ''(%s,0)''::pg_catalog.tid AND ctid OPERATOR(pg_catalog.<) '
+                      '''(%s,0)''::pg_catalog.tid AND (%s)',
+                      coalesce(counter.pages_filled, 0),
+                      least(coalesce(counter.pages_filled, 0) + batch_pages, coalesce(counter.pages, pages_now)),
+                      filled.is_unfilled) AS condition
+        FROM filled
+        LEFT JOIN LATERAL @extschema@.snowflake_adopt_counter(filled.relation) AS counter ON true
+    ),
+    foreign_keys AS MATERIALIZED (
+        SELECT foreign_keys.*, new.oid AS new_foreign_key, coalesce(new.convalidated, false) AS is_checked
+        FROM @extschema@.snowflake_adopt_foreign_keys(adopted_table, adopted_column) AS foreign_keys
+        LEFT JOIN pg_constraint AS new
+          ON new.contype = 'f' AND new.conrelid = foreign_keys.relation AND new.conname = foreign_keys.new_name
+         AND new.confrelid = foreign_keys.referenced
+         AND new.conkey = foreign_keys.new_key AND new.confkey = foreign_keys.new_referenced_key
+    ),
+    -- The indexes that contain a column to be replaced.
+    indexes AS MATERIALIZED (
+        SELECT filled.relation, filled.relation_name, namespace.nspname AS schema, class.oid, class.relname AS name,
+               @extschema@.snowflake_adopt_new_name(class.relname) AS new_name,
+               index.indisclustered AS is_clustered, index.indisreplident AS is_replica_identity,
+               owner.conname AS constraint_name, owner.contype AS constraint_type, owner.oid AS constraint_oid,
+               new.indexrelid IS NOT NULL AS exists, coalesce(
+                   new.indisvalid
+                   -- Otherwise, the index was created again with other properties.
+                   AND (new.indisunique, new.indnullsnotdistinct, new.indnkeyatts, new.indoption::text)
+                       = (index.indisunique, index.indnullsnotdistinct, index.indnkeyatts, index.indoption::text)
+                   AND pg_get_expr(new.indpred, new.indrelid) IS NOT DISTINCT FROM pg_get_expr(index.indpred, index.indrelid)
+                   AND pg_get_expr(new.indexprs, new.indrelid) IS NOT DISTINCT FROM pg_get_expr(index.indexprs, index.indrelid),
+                   false
+               ) AS is_valid,
+               EXISTS (SELECT FROM pg_stat_progress_create_index AS progress WHERE progress.index_relid = new.indexrelid)
+                   AS is_in_progress,
+               concat('CREATE ', CASE WHEN index.indisunique THEN 'UNIQUE ' END,
+                      format('INDEX CONCURRENTLY %I ON %s USING %I (%s)', @extschema@.snowflake_adopt_new_name(class.relname),
+                             filled.relation_name, method.amname, key.keys),
+                      ' INCLUDE (' || key.included || ')',
+                      CASE WHEN index.indnullsnotdistinct THEN ' NULLS NOT DISTINCT' END,
+                      ' WITH (' || (
+                          SELECT string_agg(format('%I = %L', split_part(option, '=', 1), substr(option, strpos(option, '=') + 1)), ', ')
+                          FROM unnest(class.reloptions) AS option
+                      ) || ')',
+                      ' TABLESPACE ' || quote_ident(space.spcname),
+                      ' WHERE ' || pg_get_expr(index.indpred, index.indrelid), ';') AS definition
+        FROM filled
+        JOIN pg_index AS index ON index.indrelid = filled.relation AND index.indisvalid
+        JOIN pg_class AS class ON class.oid = index.indexrelid
+        JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+        JOIN pg_am AS method ON method.oid = class.relam
+        LEFT JOIN pg_tablespace AS space ON space.oid = class.reltablespace
+        LEFT JOIN pg_constraint AS owner ON owner.conindid = class.oid AND owner.contype IN ('p', 'u')
+        CROSS JOIN LATERAL (
+            SELECT array_agg(CASE WHEN pair.relation IS NULL THEN key.number ELSE pair.new_number END ORDER BY key.position),
+                   string_agg(
+                       CASE WHEN pair.relation IS NULL
+                            THEN concat(pg_get_indexdef(class.oid, key.position::int, true),
+                                        ' COLLATE ' || quote_ident(collation_schema.nspname) || '.' || quote_ident(collating.collname),
+                                        ' ' || quote_ident(class_schema.nspname) || '.' || quote_ident(operator_class.opcname))
+                            ELSE quote_ident(pair.new_name) END
+                       || CASE WHEN NOT pg_indexam_has_property(method.oid, 'can_order') THEN ''
+                               ELSE CASE WHEN key.option & 1 <> 0 THEN ' DESC' ELSE ' ASC' END
+                                    || CASE WHEN key.option & 2 <> 0 THEN ' NULLS FIRST' ELSE ' NULLS LAST' END END,
+                       ', ' ORDER BY key.position) FILTER (WHERE key.position <= index.indnkeyatts),
+                   string_agg(coalesce(quote_ident(pair.new_name), pg_get_indexdef(class.oid, key.position::int, true)), ', '
+                              ORDER BY key.position) FILTER (WHERE key.position > index.indnkeyatts),
+                   count(pair.relation)
+            FROM unnest(index.indkey::int2[], index.indclass::oid[], index.indcollation::oid[], index.indoption::int2[])
+                     WITH ORDINALITY AS key (number, operator_class, collating, option, position)
+            LEFT JOIN pairs AS pair ON pair.relation = filled.relation AND pair.old_number = key.number
+            LEFT JOIN pg_opclass AS operator_class ON operator_class.oid = key.operator_class
+            LEFT JOIN pg_namespace AS class_schema ON class_schema.oid = operator_class.opcnamespace
+            LEFT JOIN pg_collation AS collating ON collating.oid = key.collating
+            LEFT JOIN pg_namespace AS collation_schema ON collation_schema.oid = collating.collnamespace
+        ) AS key (numbers, keys, included, replaced)
+        LEFT JOIN (pg_index AS new JOIN pg_class AS new_class ON new_class.oid = new.indexrelid)
+          ON new.indrelid = filled.relation AND new_class.relname = @extschema@.snowflake_adopt_new_name(class.relname)
+         AND string_to_array(new.indkey::text, ' ')::int2[] = key.numbers
+        WHERE key.replaced > 0
+    ),
+    -- The tables that are locked for the replacement. The adopted table comes last, because an INSERT locks the
+    -- referencing table before the referenced table.
+    locked (tables) AS (
+        SELECT string_agg(relation_name, ', ' ORDER BY is_adopted, relation_name)
+        FROM (
+            SELECT relation_name, bool_or(is_adopted) AS is_adopted
+            FROM (
+                SELECT relation_name, is_adopted FROM filled
+                UNION ALL SELECT relation_name, false FROM foreign_keys
+                UNION ALL SELECT referenced_name, false FROM foreign_keys
+            ) AS tables
+            GROUP BY relation_name
+        ) AS names
+    ),
+    replacement ("position", statement) AS (
+        SELECT '1' || relation_name, format('DROP TRIGGER zz_snowflake_adopt ON %s;', relation_name) FROM filled
+        UNION ALL
+        -- The valid constraint CHECK makes it unnecessary to read the table.
+        SELECT '2' || relation_name,
+               format('ALTER TABLE %s %s;', relation_name,
+                      string_agg(CASE WHEN not_null.oid IS NULL THEN format('ALTER COLUMN %I SET NOT NULL', pairs.new_name)
+                                      ELSE format('ADD CONSTRAINT %I NOT NULL %I',
+                                                  @extschema@.snowflake_adopt_new_name(not_null.conname), pairs.new_name) END,
+                                 ', ' ORDER BY old_number))
+        FROM pairs
+        -- Since PostgreSQL 18.
+        LEFT JOIN pg_constraint AS not_null
+          ON not_null.conrelid = pairs.relation AND not_null.contype = 'n' AND not_null.conkey = ARRAY[pairs.old_number]
+        WHERE is_not_null
+        GROUP BY relation_name
+        UNION ALL
+        SELECT '3' || relation_name || name, format('ALTER TABLE %s DROP CONSTRAINT %I;', relation_name, name) FROM foreign_keys
+        UNION ALL
+        SELECT '4' || sequence_name, format('ALTER SEQUENCE %s OWNED BY NONE;', sequence_name)
+        FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, true)
+        WHERE NOT is_identity AND used_by IS NOT NULL
+        UNION ALL
+        SELECT '5' || relation_name,
+               format('ALTER TABLE %s %s;', relation_name, string_agg(format('DROP COLUMN %I', old_name), ', ' ORDER BY old_number))
+        FROM pairs GROUP BY relation_name
+        UNION ALL
+        SELECT '6' || relation_name || old_number, format('ALTER TABLE %s RENAME COLUMN %I TO %I;', relation_name, new_name, old_name)
+        FROM pairs
+        UNION ALL
+        SELECT '7' || relation_name, format('DROP SEQUENCE %s;', coalesce(sequence::text, new_sequence)) FROM batch
+        UNION ALL
+        SELECT '8' || relation_name || name, format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I;', relation_name, new_name, name)
+        FROM foreign_keys
+        UNION ALL
+        SELECT '8' || pairs.relation_name || not_null.conname,
+               format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I;', pairs.relation_name,
+                      @extschema@.snowflake_adopt_new_name(not_null.conname), not_null.conname)
+        FROM pairs
+        JOIN pg_constraint AS not_null
+          ON not_null.conrelid = pairs.relation AND not_null.contype = 'n' AND not_null.conkey = ARRAY[pairs.old_number]
+        UNION ALL
+        SELECT '9' || relation_name || name || kind, statement
+        FROM (
+            SELECT relation_name, name, 1, format('ALTER INDEX %I.%I RENAME TO %I;', schema, new_name, name)
+            FROM indexes
+            UNION ALL
+            SELECT relation_name, name, 2,
+                   format('ALTER TABLE %s ADD CONSTRAINT %I %s USING INDEX %I;', relation_name, constraint_name,
+                          CASE constraint_type WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, name)
+            FROM indexes WHERE constraint_name IS NOT NULL
+            UNION ALL
+            SELECT relation_name, name, 3, format('ALTER TABLE %s CLUSTER ON %I;', relation_name, name)
+            FROM indexes WHERE is_clustered
+            UNION ALL
+            SELECT relation_name, name, 4, format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I;', relation_name, name)
+            FROM indexes WHERE is_replica_identity
+        ) AS index_statement (relation_name, name, kind, statement)
+        UNION ALL
+        SELECT 'a' || pairs.relation_name || pairs.old_number,
+               format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', pairs.relation_name, pairs.old_name,
+                      CASE WHEN pairs.is_adopted THEN '@extschema@.snowflake_nextval()'
+                           ELSE pg_get_expr(expression.adbin, expression.adrelid) END)
+        FROM pairs
+        LEFT JOIN pg_attrdef AS expression ON expression.adrelid = pairs.relation AND expression.adnum = pairs.old_number
+        WHERE pairs.relation = adopted_table AND pairs.is_adopted OR NOT pairs.is_adopted AND expression.oid IS NOT NULL
+        UNION ALL
+        SELECT 'b' || pairs.relation_name || pairs.old_number || setting.text,
+               format('ALTER TABLE %s ALTER COLUMN %I %s;', pairs.relation_name, pairs.old_name, setting.text)
+        FROM pairs
+        JOIN pg_attribute AS old ON old.attrelid = pairs.relation AND old.attnum = pairs.old_number
+        CROSS JOIN LATERAL (
+            SELECT format('SET STATISTICS %s', old.attstattarget) WHERE old.attstattarget >= 0
+            UNION ALL
+            SELECT format('SET (%s)', option) FROM unnest(old.attoptions) AS option WHERE starts_with(option, 'n_distinct')
+        ) AS setting (text)
+        UNION ALL
+        SELECT 'c' || pairs.relation_name || pairs.old_number || acl.privilege_type || acl.grantee,
+               format('GRANT %s (%I) ON TABLE %s TO %s%s;', acl.privilege_type, pairs.old_name, pairs.relation_name,
+                      CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END,
+                      CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' END)
+        FROM pairs
+        JOIN pg_attribute AS old ON old.attrelid = pairs.relation AND old.attnum = pairs.old_number
+        CROSS JOIN LATERAL aclexplode(old.attacl) AS acl
+        UNION ALL
+        SELECT 'd' || comment.target, concat('COMMENT', format(' ON %s IS %L;', comment.target, comment.text))
+        FROM (
+            SELECT format('COLUMN %s.%I', relation_name, old_name), col_description(relation, old_number) FROM pairs
+            UNION ALL
+            SELECT format('CONSTRAINT %I ON %s', name, relation_name), obj_description(foreign_key, 'pg_constraint')
+            FROM foreign_keys
+            UNION ALL
+            SELECT format('INDEX %I.%I', schema, name), obj_description(oid, 'pg_class') FROM indexes
+            UNION ALL
+            SELECT format('CONSTRAINT %I ON %s', constraint_name, relation_name), obj_description(constraint_oid, 'pg_constraint')
+            FROM indexes WHERE constraint_oid IS NOT NULL
+        ) AS comment (target, text)
+        WHERE comment.text IS NOT NULL
+    )
+
+    SELECT '1' || CASE WHEN is_adopted THEN '0' ELSE '1' END || relation_name, format('adding new columns to %s', relation_name),
+           relation_name, 'ACCESS EXCLUSIVE',
+           array_remove(ARRAY[
+               'DROP SEQUENCE ' || sequence::text || ';',
+               format('ALTER TABLE %s %s, %s;', relation_name, new_columns, new_constraints),
+               format('CREATE OR REPLACE TRIGGER zz_snowflake_adopt BEFORE INSERT OR UPDATE ON %s FOR EACH ROW '
+                      'EXECUTE FUNCTION @extschema@.snowflake_adopt_copy(%s);', relation_name, trigger_arguments),
+               format('ALTER TABLE %s ENABLE ALWAYS TRIGGER zz_snowflake_adopt;', relation_name)
+           ], NULL),
+           NULL, NULL, false, has_columns
+    FROM batch
+
+    -- The trigger fills all rows that are written from now on. So only these pages can contain rows to be filled.
+    UNION ALL
+    SELECT '2' || CASE WHEN is_adopted THEN '0' ELSE '1' END || relation_name || '1', format('counting the pages of %s', relation_name),
+           NULL, NULL,
+           array_remove(ARRAY[
+               format('CREATE SEQUENCE %s AS bigint MINVALUE 0 MAXVALUE %s START WITH 0;', new_sequence, pages_now),
+               CASE WHEN owner <> quote_ident(current_user)::regrole
+                    THEN format('ALTER SEQUENCE %s OWNER TO %s;', new_sequence, owner) END,
+               format('ALTER SEQUENCE %s OWNED BY %s.%I;', new_sequence, relation_name, first_column)
+           ], NULL),
+           NULL, NULL, false, sequence IS NOT NULL
+    FROM batch
+
+    -- Rows that another transaction has locked are skipped, so the batch never waits for a row, and cannot cause a
+    -- deadlock. The pages are counted only when no row was skipped, and not before the batch is committed.
+    UNION ALL
+    SELECT '2' || CASE WHEN is_adopted THEN '0' ELSE '1' END || relation_name || '2', format('filling the new columns of %s', relation_name),
+           NULL, NULL,
+           array_remove(ARRAY[
+               -- Other triggers do not fire.
+               CASE WHEN has_parameter_privilege('session_replication_role', 'SET') THEN 'SET LOCAL session_replication_role = replica;' END,
+               format('UPDATE %1$s SET %2$s WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM %1$s WHERE %3$s '
+                      'FOR NO KEY UPDATE SKIP LOCKED));', relation_name, assignments, condition)
+           ], NULL),
+           format('SELECT pg_catalog.setval(%L::pg_catalog.regclass, %s) WHERE NOT EXISTS (SELECT FROM %s WHERE %s);',
+                  coalesce(sequence::text, new_sequence), next_page, relation_name, condition),
+           NULL, false, coalesce(pages_filled >= pages, false)
+    FROM batch
+
+    -- VACUUM FULL moves rows to other pages. If rows have been missed because of this, all pages are read once more.
+    UNION ALL
+    SELECT '3' || CASE WHEN is_adopted THEN '0' ELSE '1' END || relation_name, format('checking the new columns of %s', relation_name),
+           NULL, NULL,
+           ARRAY[format('ALTER TABLE %s %s;', relation_name, validations), format('ANALYZE %s (%s);', relation_name, columns)],
+           -- The pages are counted again, because there may be more of them.
+           NULL, format('DROP SEQUENCE %s;', coalesce(sequence::text, new_sequence)),
+           false, is_checked
+    FROM batch
+
+    UNION ALL
+    SELECT '4' || relation_name || name, format('creating index %s', new_name), NULL, NULL,
+           ARRAY[CASE WHEN is_in_progress THEN NULL
+                      WHEN exists THEN format('DROP INDEX CONCURRENTLY %I.%I;', schema, new_name)
+                      ELSE definition END],
+           NULL, NULL, true, is_valid
+    FROM indexes
+
+    UNION ALL
+    SELECT '5' || relation_name || new_name || '1', format('adding foreign key %s to %s', new_name, relation_name),
+           CASE WHEN relation_name = referenced_name THEN relation_name ELSE relation_name || ', ' || referenced_name END,
+           'SHARE ROW EXCLUSIVE',
+           ARRAY[format('ALTER TABLE %s ADD CONSTRAINT %I %s NOT VALID;', relation_name, new_name, definition)],
+           NULL, NULL, false, new_foreign_key IS NOT NULL
+    FROM foreign_keys
+
+    UNION ALL
+    SELECT '5' || relation_name || new_name || '2', format('checking foreign key %s of %s', new_name, relation_name),
+           NULL, NULL, ARRAY[format('ALTER TABLE %s VALIDATE CONSTRAINT %I;', relation_name, new_name)],
+           NULL, NULL, false, is_checked
+    FROM foreign_keys
+    WHERE is_valid
+
+    UNION ALL
+    SELECT '6', format('replacing the columns of %s', (SELECT string_agg(relation_name, ', ' ORDER BY relation_name) FROM filled)),
+           (SELECT tables FROM locked), 'ACCESS EXCLUSIVE',
+           array_agg(replacement.statement ORDER BY replacement."position" COLLATE "C"), NULL, NULL, false, false
+    FROM replacement
+    HAVING count(*) > 0;
+$$;
+COMMENT ON FUNCTION snowflake_adopt_steps(regclass, name, int) IS
+    'steps from a column of type int to snowflake IDs, for snowflake_adopt_online()';
+
+-- The steps that take everything back.
+CREATE FUNCTION snowflake_adopt_steps_back(adopted_table regclass, adopted_column name)
+RETURNS TABLE ("position" text, title text, tables text, lock_mode text, statements text[])
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    -- All new columns of the tables, because they share the trigger. The trigger knows new columns even if a foreign key was
+    -- dropped. A constraint CHECK has the name of each new column.
+    WITH pairs AS MATERIALIZED (
+        SELECT DISTINCT involved.relation, involved.relation_name, new.attnum AS new_number, new.attname AS new_name
+        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
+        JOIN pg_trigger AS trigger
+          ON trigger.tgrelid = involved.relation AND trigger.tgfoid = '@extschema@.snowflake_adopt_copy()'::regprocedure
+        JOIN pg_attribute AS new
+          ON new.attrelid = involved.relation AND NOT new.attisdropped AND new.atttypid = 'bigint'::regtype
+         AND position(decode('00', 'hex') || convert_to(new.attname::text, getdatabaseencoding()) || decode('00', 'hex')
+                      IN decode('00', 'hex') || trigger.tgargs) > 0
+        JOIN pg_constraint AS proof
+          ON proof.conrelid = involved.relation AND proof.contype = 'c' AND proof.conname = new.attname
+         AND new.attnum = ANY (proof.conkey)
+    )
+    SELECT '1' || class.relname || foreign_key.conname,
+           format('dropping foreign key %s of %I.%I', foreign_key.conname, namespace.nspname, class.relname),
+           CASE WHEN foreign_key.conrelid = foreign_key.confrelid THEN '' ELSE format('%I.%I, ', namespace.nspname, class.relname) END
+           || format('%I.%I', referenced_namespace.nspname, referenced.relname),
+           'ACCESS EXCLUSIVE',
+           ARRAY[format('ALTER TABLE %I.%I DROP CONSTRAINT %I;', namespace.nspname, class.relname, foreign_key.conname)]
+    FROM pg_constraint AS foreign_key
+    JOIN pg_class AS class ON class.oid = foreign_key.conrelid
+    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    JOIN pg_class AS referenced ON referenced.oid = foreign_key.confrelid
+    JOIN pg_namespace AS referenced_namespace ON referenced_namespace.oid = referenced.relnamespace
+    WHERE foreign_key.contype = 'f'
+      AND EXISTS (
+          SELECT FROM pairs
+          WHERE pairs.relation = foreign_key.conrelid AND pairs.new_number = ANY (foreign_key.conkey)
+             OR pairs.relation = foreign_key.confrelid AND pairs.new_number = ANY (foreign_key.confkey)
+      )
+
+    -- The constraints CHECK, the indexes and the sequence depend on the columns.
+    UNION ALL
+    SELECT '2' || relation_name, format('dropping the new columns of %s', relation_name), relation_name, 'ACCESS EXCLUSIVE',
+           ARRAY[format('DROP TRIGGER zz_snowflake_adopt ON %s;', relation_name),
+                 format('ALTER TABLE %s %s;', relation_name,
+                        string_agg(format('DROP COLUMN %I', new_name), ', ' ORDER BY new_number))]
+    FROM pairs
+    GROUP BY relation_name;
+$$;
+COMMENT ON FUNCTION snowflake_adopt_steps_back(regclass, name) IS
+    'steps that abandon an adoption, for snowflake_adopt_online()';
+
+-- snowflake_adopt_online() moves big tables to snowflake IDs, while other sessions read and write them. It replaces
+-- columns of type int by new columns of type bigint.
+--
+-- A procedure that commits cannot set search_path. Therefore, all names and operators in the procedure are qualified. The
+-- function snowflake_adopt_online_plan() makes the checks and returns the steps. It is called again before each step,
+-- because other sessions can change the tables between two transactions.
+--
+-- A step that needs a strong lock is computed again when the lock has been acquired, and is executed only if nothing has
+-- changed. While the procedure waits for a strong lock, other sessions queue behind it. Therefore, it gives up after
+-- lock_wait, and leaves the tables alone for ten times as long. The lock SHARE UPDATE EXCLUSIVE does not block writers.
+-- It is acquired first, because it ends autovacuum, which only stops for a session that has waited for deadlock_timeout.
+
+CREATE FUNCTION snowflake_adopt_online_plan(
+    adopted_table regclass, adopted_column name, trusted_owner regrole, abandon boolean, batch_pages int,
+    for_execution boolean, is_first boolean
+)
+RETURNS TABLE (
+    title text, tables text, lock_mode text, statements text[], after_commit text, on_violation text, is_manual boolean
+)
+-- The plan is made while tables are locked. Compiling its queries would take longer than executing them.
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET row_security = off SET standard_conforming_strings = on SET jit = off AS $$
+DECLARE
+    default_in_catalog CONSTANT text := to_regprocedure('@extschema@.snowflake_nextval()')::text;
+    target record;
+    lowest_to_come bigint;
+    note record;
+BEGIN
+    target := @extschema@.snowflake_adopt_target(adopted_table, adopted_column, true);
+    IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'cannot adopt a column at isolation level %', current_setting('transaction_isolation')
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = 'Changes that other sessions commit would not be visible.',
+                  HINT = 'SET default_transaction_isolation = ''read committed'';';
+    END IF;
+    PERFORM @extschema@.snowflake_adopt_check_owners(
+        adopted_table, adopted_column, true, trusted_owner,
+        format('CALL %s.snowflake_adopt_online(%L, %L, dry_run => %s, owner => ', '@extschema@', adopted_table,
+               adopted_column, (NOT for_execution)::text)
+    );
+
+    IF abandon THEN
+        RETURN QUERY
+        SELECT step.title, step.tables, step.lock_mode, step.statements, NULL::text, NULL::text, false
+        FROM @extschema@.snowflake_adopt_steps_back(adopted_table, adopted_column) AS step
+        ORDER BY step."position" COLLATE "C";
+        IF NOT FOUND AND is_first THEN
+            RAISE NOTICE 'column "%" of % is not being adopted', adopted_column, target.description
+                USING HINT = 'If the column has already been replaced, see "Going back" in the documentation.';
+        END IF;
+        RETURN;
+    END IF;
+
+    IF target.type NOT IN ('smallint'::regtype, 'integer'::regtype) THEN
+        PERFORM FROM pg_attrdef AS expression
+        JOIN pg_attribute AS attribute
+          ON attribute.attrelid = expression.adrelid AND attribute.attnum = expression.adnum
+        WHERE expression.adrelid = adopted_table AND attribute.attname = adopted_column
+          AND pg_get_expr(expression.adbin, expression.adrelid) = default_in_catalog;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'column "%" of % is already of type %', adopted_column, target.description,
+                format_type(target.type, NULL)
+                USING ERRCODE = 'wrong_object_type',
+                      HINT = format('Only its default has to be changed, which takes milliseconds: SELECT %s.snowflake_adopt(%L, %L, '
+                                    'dry_run => false);', '@extschema@', adopted_table, adopted_column);
+        ELSIF is_first THEN
+            RAISE NOTICE 'column "%" of % has already been adopted', adopted_column, target.description;
+        END IF;
+        RETURN;
+    END IF;
+
+    IF NOT is_first THEN
+        NULL;
+    ELSIF for_execution THEN
+        -- Check that new rows will get IDs.
+        PERFORM @extschema@.snowflake_nextval();
+    ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
+        RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
+            USING DETAIL = 'The procedure would fail on this server, because it cannot generate IDs.',
+                  HINT = 'Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.';
+    END IF;
+
+    SELECT string_agg(obstacle, E'\n' ORDER BY obstacle COLLATE "C") AS obstacles,
+           string_agg(DISTINCT remedy, E'\n') AS remedies
+    INTO note
+    FROM @extschema@.snowflake_adopt_online_obstacles(adopted_table, adopted_column);
+    IF note.obstacles IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot adopt column "%" of %', adopted_column, target.description
+            USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
+    END IF;
+
+    -- No value of the column and no value of its sequence that fits into the column is larger.
+    lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
+    IF lowest_to_come <= 2147483647 THEN
+        RAISE EXCEPTION 'values of column "%" of % may not be below the next ID', adopted_column, target.description
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = format('In layout "%s", the first ID of the current tick is %s. The column can contain values up to '
+                                  '2147483647.', current_setting('snowflake_id.layout'), lowest_to_come),
+                  HINT = 'Set snowflake_id.layout to a layout with larger IDs, which has more bits below the time field or an '
+                         'earlier epoch.';
+    END IF;
+
+    IF is_first AND NOT (
+        for_execution
+        AND EXISTS (SELECT FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column) WHERE new_number IS NOT NULL)
+    ) THEN
+        SELECT string_agg(relation_name, ', ' ORDER BY relation_name) AS tables,
+               pg_size_pretty(sum(pg_total_relation_size(relation))) AS size
+        INTO note
+        FROM (
+            SELECT DISTINCT relation, relation_name FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column)
+        ) AS filled;
+        RAISE NOTICE 'tables whose rows will be updated: % (% with their indexes)', note.tables, note.size
+            USING DETAIL = 'The tables and their indexes can grow to about twice their size. The replaced columns become the last '
+                           'columns of their tables, also for SELECT * and for INSERT without a list of columns.',
+                  HINT = 'To undo all steps before the columns are replaced, repeat the call with abandon => true.';
+        FOR note IN
+            SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column, true, default_in_catalog, false)
+        LOOP
+            IF note.is_warning THEN
+                RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
+            ELSE
+                RAISE NOTICE '%', note.message USING DETAIL = note.detail, HINT = note.hint;
+            END IF;
+        END LOOP;
+    END IF;
+
+    RETURN QUERY
+    SELECT step.title, step.tables, step.lock_mode, step.statements, step.after_commit, step.on_violation,
+           step.is_manual
+    FROM @extschema@.snowflake_adopt_steps(adopted_table, adopted_column, batch_pages) AS step
+    WHERE NOT step.is_done
+    ORDER BY step."position" COLLATE "C";
+END
+$$;
+COMMENT ON FUNCTION snowflake_adopt_online_plan(regclass, name, regrole, boolean, int, boolean, boolean) IS
+    'checks for snowflake_adopt_online(), and the steps that are not yet done';
+
+CREATE PROCEDURE snowflake_adopt_online(
+    table_name regclass, column_name name, dry_run boolean DEFAULT true, owner regrole DEFAULT NULL,
+    abandon boolean DEFAULT false, batch_pages int DEFAULT 64, pause interval DEFAULT '50 ms',
+    lock_wait interval DEFAULT '100 ms', INOUT next_command text DEFAULT NULL
+)
+LANGUAGE plpgsql AS $$
+DECLARE
+    -- After so many attempts, a step has failed.
+    most_attempts CONSTANT pg_catalog.int4 := 60;
+    attempts pg_catalog.int4 := 0;
+    -- After so many attempts to fill the columns, a row cannot be filled.
+    most_violations CONSTANT pg_catalog.int4 := 10;
+    violations pg_catalog.int4 := 0;
+    number pg_catalog.int4 := 0;
+    last_title pg_catalog.text;
+    last_statements pg_catalog.text[];
+    step record;
+    locked record;
+    statement pg_catalog.text;
+    is_complete pg_catalog.bool;
+BEGIN
+    next_command := NULL;
+    IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL OR abandon IS NULL OR batch_pages IS NULL
+       OR pause IS NULL OR lock_wait IS NULL THEN
+        RAISE EXCEPTION 'table_name, column_name, dry_run, abandon, batch_pages, pause and lock_wait must not be null'
+            USING ERRCODE = 'null_value_not_allowed';
+    ELSIF batch_pages OPERATOR(pg_catalog.<) 1 OR pause OPERATOR(pg_catalog.<) '0'::pg_catalog.interval
+          OR lock_wait OPERATOR(pg_catalog.<) '1 ms'::pg_catalog.interval
+          OR lock_wait OPERATOR(pg_catalog.>) '10 s'::pg_catalog.interval THEN
+        RAISE EXCEPTION 'batch_pages, pause or lock_wait is out of range'
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'batch_pages must be at least 1, pause must not be negative, and lock_wait must be between 1 ms and 10 s.';
+    END IF;
+
+    IF dry_run THEN
+        FOR step IN
+            SELECT * FROM @extschema@.snowflake_adopt_online_plan(table_name, column_name, owner, abandon, batch_pages, false, true)
+        LOOP
+            number := number OPERATOR(pg_catalog.+) 1;
+            RAISE NOTICE 'step %: %', number, step.title USING DETAIL = pg_catalog.array_to_string(step.statements, E'\n');
+        END LOOP;
+        RETURN;
+    END IF;
+
+    -- Fail immediately in a transaction block.
+    COMMIT;
+    LOOP
+        SELECT * INTO step
+        FROM @extschema@.snowflake_adopt_online_plan(
+            table_name, column_name, owner, abandon, batch_pages, true, last_title IS NULL
+        )
+        LIMIT 1;
+        IF NOT FOUND THEN
+            IF last_title IS NOT NULL THEN
+                RAISE NOTICE 'finished: %', last_title;
+            END IF;
+            EXIT;
+        ELSIF step.is_manual THEN
+            next_command := step.statements[1];
+            IF next_command IS NULL THEN
+                RAISE EXCEPTION 'another session is %', step.title
+                    USING ERRCODE = 'object_in_use', HINT = 'Repeat the CALL when the index has been created.';
+            END IF;
+            RAISE NOTICE 'an index has to be created or dropped outside of this procedure'
+                USING HINT = pg_catalog.format('Execute next_command, and then repeat the CALL: %s', next_command);
+            EXIT;
+        END IF;
+        IF last_title IS NULL OR step.title OPERATOR(pg_catalog.<>) last_title THEN
+            RAISE NOTICE '%', step.title;
+        END IF;
+        last_title := step.title;
+        IF step.statements OPERATOR(pg_catalog.=) last_statements THEN
+            attempts := attempts OPERATOR(pg_catalog.+) 1;
+        ELSE
+            attempts := 1;
+        END IF;
+        last_statements := step.statements;
+        IF attempts OPERATOR(pg_catalog.>) most_attempts THEN
+            RAISE EXCEPTION 'gave up after % attempts: %', most_attempts, step.title
+                USING ERRCODE = 'lock_not_available',
+                      DETAIL = pg_catalog.format('Other transactions hold locks on the tables, or on rows, for longer than lock_wait (%s).',
+                                                 lock_wait),
+                      HINT = 'End long transactions, which pg_stat_activity shows, and repeat the CALL. It continues with this step.';
+        END IF;
+
+        is_complete := true;
+        BEGIN
+            IF step.tables IS NOT NULL THEN
+                EXECUTE pg_catalog.format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', step.tables);
+                PERFORM pg_catalog.set_config(
+                    'lock_timeout',
+                    pg_catalog.ceil(EXTRACT(epoch FROM lock_wait) OPERATOR(pg_catalog.*) 1000::pg_catalog.numeric)::pg_catalog.text,
+                    true
+                );
+                EXECUTE pg_catalog.format('LOCK TABLE %s IN %s MODE', step.tables, step.lock_mode);
+                SELECT * INTO locked
+                FROM @extschema@.snowflake_adopt_online_plan(table_name, column_name, owner, abandon, batch_pages, true, false)
+                LIMIT 1;
+                is_complete := step.statements OPERATOR(pg_catalog.=) locked.statements
+                    AND step.tables OPERATOR(pg_catalog.=) locked.tables;
+            END IF;
+            IF is_complete THEN
+                FOREACH statement IN ARRAY step.statements LOOP
+                    EXECUTE statement;
+                END LOOP;
+            END IF;
+        EXCEPTION
+            -- A deadlock is possible with CREATE INDEX CONCURRENTLY, which waits for all transactions.
+            WHEN lock_not_available OR deadlock_detected THEN
+                is_complete := false;
+            WHEN check_violation THEN
+                violations := violations OPERATOR(pg_catalog.+) 1;
+                IF step.on_violation IS NULL OR violations OPERATOR(pg_catalog.>) most_violations THEN
+                    RAISE;
+                END IF;
+                is_complete := false;
+                EXECUTE step.on_violation;
+        END;
+        COMMIT;
+        IF step.after_commit IS NOT NULL THEN
+            EXECUTE step.after_commit;
+            COMMIT;
+        END IF;
+        IF NOT coalesce(is_complete, false) OR step.after_commit IS NOT NULL AND attempts OPERATOR(pg_catalog.>) 1 THEN
+            PERFORM pg_catalog.pg_sleep(EXTRACT(epoch FROM lock_wait OPERATOR(pg_catalog.*) 10::pg_catalog.float8)::pg_catalog.float8);
+        ELSIF step.after_commit IS NOT NULL THEN
+            PERFORM pg_catalog.pg_sleep(EXTRACT(epoch FROM pause)::pg_catalog.float8);
+        END IF;
+    END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE snowflake_adopt_online(regclass, name, boolean, regrole, boolean, int, interval, interval, text) IS
+    'replaces a column of type int, and the foreign keys that reference it, by snowflake IDs, in steps that block other sessions only briefly; executes the steps only if dry_run is false';
 
 -- Functions that create partitions by the time of the ID.
 
@@ -1513,7 +2697,7 @@ BEGIN
                WHEN p.partstrat = 'h' THEN 'It is partitioned by HASH.'
                WHEN p.partnatts > 1 THEN format('Its partition key has %s columns.', p.partnatts)
                WHEN a.attname IS NULL THEN 'Its partition key is an expression.'
-               WHEN a.atttypid <> 'bigint'::regtype
+               WHEN a.atttypid NOT IN ('bigint'::regtype, '@extschema@.snowflake'::regtype)
                    THEN format('Its partition key "%s" is of type %s.', a.attname, format_type(a.atttypid, a.atttypmod))
            END
     INTO place, table_name, problem
@@ -1528,7 +2712,7 @@ BEGIN
     ELSIF problem IS NOT NULL THEN
         RAISE EXCEPTION 'table "%" is not partitioned by ranges of a bigint', table_name
             USING ERRCODE = 'wrong_object_type', DETAIL = problem,
-                  HINT = 'Create it with PARTITION BY RANGE (id), where id is a bigint column.';
+                  HINT = 'Create it with PARTITION BY RANGE (id), where id is a column of type bigint or snowflake.';
     END IF;
 
     IF layout IS NULL THEN
@@ -1755,13 +2939,24 @@ CREATE TABLE snowflake_mask_key (
         ),
     key bytea NOT NULL
         CONSTRAINT snowflake_mask_key_has_16_bytes CHECK (pg_catalog.octet_length(key) OPERATOR(pg_catalog.=) 16),
-    created_at timestamptz NOT NULL DEFAULT pg_catalog.now()
+    created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
+    next_key bytea
+        CONSTRAINT snowflake_mask_key_next_has_16_bytes CHECK (pg_catalog.octet_length(next_key) OPERATOR(pg_catalog.=) 16),
+    previous_key bytea
+        CONSTRAINT snowflake_mask_key_previous_has_16_bytes CHECK (pg_catalog.octet_length(previous_key) OPERATOR(pg_catalog.=) 16),
+    switched_at timestamptz,
+    CONSTRAINT snowflake_mask_key_has_two_keys_at_most CHECK (next_key IS NULL OR previous_key IS NULL)
 );
 COMMENT ON TABLE snowflake_mask_key IS
     'secret keys of masked snowflake IDs; included in every dump and backup of the database';
 COMMENT ON COLUMN snowflake_mask_key.name IS 'name of the key, the argument of snowflake_mask_named() and snowflake_unmask_named()';
 COMMENT ON COLUMN snowflake_mask_key.key IS 'key, 16 random bytes; if the key is lost, IDs masked with the key cannot be read';
-COMMENT ON COLUMN snowflake_mask_key.created_at IS 'time at which the key was stored';
+COMMENT ON COLUMN snowflake_mask_key.created_at IS 'time at which the name was stored';
+COMMENT ON COLUMN snowflake_mask_key.next_key IS
+    'key that will replace the key; public IDs and UUIDs made with it are already read; set by snowflake_prepare_mask_key()';
+COMMENT ON COLUMN snowflake_mask_key.previous_key IS
+    'key that was replaced; public IDs and UUIDs made with it are still read; removed by snowflake_drop_previous_mask_key()';
+COMMENT ON COLUMN snowflake_mask_key.switched_at IS 'time at which the key replaced the previous key';
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '');
 
 -- A role can mask IDs with a key without the privilege to read the key: snowflake_mask_named() calls this function for
@@ -1771,9 +2966,11 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '')
 CREATE FUNCTION snowflake_mask_key_of(key_name text) RETURNS bytea
     STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     LANGUAGE sql
-    RETURN coalesce((SELECT k.key FROM @extschema@.snowflake_mask_key AS k
+    RETURN coalesce((SELECT k.key OPERATOR(pg_catalog.||) coalesce(k.previous_key, k.next_key, '')
+                     FROM @extschema@.snowflake_mask_key AS k
                      WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_of.key_name), '');
-COMMENT ON FUNCTION snowflake_mask_key_of(text) IS 'named key of table snowflake_mask_key, or an empty key if there is no such name; internal';
+COMMENT ON FUNCTION snowflake_mask_key_of(text) IS
+    'named key of table snowflake_mask_key, followed by its previous or next key, or an empty key if there is no such name; internal';
 
 -- These functions do not overload snowflake_mask and snowflake_unmask, because PostgreSQL resolves an untyped literal
 -- as text rather than bytea, and would treat a key as a name.
@@ -1789,6 +2986,90 @@ COMMENT ON FUNCTION snowflake_mask_named(bigint, text, text) IS
     'snowflake ID masked with a key of table snowflake_mask_key, as a number that fits in the bits of the layout';
 COMMENT ON FUNCTION snowflake_unmask_named(bigint, text, text) IS
     'snowflake ID of a number that was masked with a key of table snowflake_mask_key and a layout';
+
+-- Functions that change the key of a name in three steps:
+--
+--   step                               key    next_key  previous_key
+--                                      old
+--   snowflake_prepare_mask_key()       old    new                     public IDs and UUIDs of both keys are read
+--   snowflake_switch_mask_key()        new              old           .. and new ones are made with the new key
+--   snowflake_drop_previous_mask_key() new                            only those of the new key are read
+--
+-- The first step is separate, because other servers and transactions must know the new key before anything is made with
+-- it. An administrator needs only EXECUTE on these functions, and sees no key.
+--
+-- The functions run with the privileges of their owner, a superuser, but another role may own the schema of the
+-- extension, and may replace what is in it. Therefore their bodies are resolved when the functions are created. No
+-- statement contains a key, and no constraint fails, because the error would show the row. A key that the server generates
+-- is never an argument, because settings such as debug_print_plan, and auto_explain, show arguments.
+
+CREATE FUNCTION snowflake_mask_key_state(key_name text, new_key bytea) RETURNS text
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
+BEGIN ATOMIC
+    SELECT CASE WHEN k.next_key IS NOT NULL THEN 'prepared'
+                WHEN k.previous_key IS NOT NULL THEN 'switched'
+                WHEN k.key OPERATOR(pg_catalog.=) snowflake_mask_key_state.new_key THEN 'same'
+                ELSE 'single' END
+    FROM @extschema@.snowflake_mask_key AS k
+    WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_state.key_name
+    FOR UPDATE;
+END;
+COMMENT ON FUNCTION snowflake_mask_key_state(text, bytea) IS
+    'locks a named key, and returns the last step of its change; internal';
+COMMENT ON FUNCTION snowflake_mask_key_step(text, text, bytea, text) IS
+    'raises an error unless a named key can take a step; internal';
+
+CREATE FUNCTION snowflake_prepare_mask_key(key_name text) RETURNS void
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
+BEGIN ATOMIC
+    SELECT @extschema@.snowflake_mask_key_step(
+        'generate'::pg_catalog.text, snowflake_prepare_mask_key.key_name, NULL::pg_catalog.bytea,
+        @extschema@.snowflake_mask_key_state(snowflake_prepare_mask_key.key_name, NULL::pg_catalog.bytea));
+    UPDATE @extschema@.snowflake_mask_key AS k
+    SET next_key = pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
+    WHERE k.name OPERATOR(pg_catalog.=) snowflake_prepare_mask_key.key_name;
+END;
+COMMENT ON FUNCTION snowflake_prepare_mask_key(text) IS
+    'generates the next key of a named key; public IDs and UUIDs that were made with it can be read from now on';
+
+CREATE FUNCTION snowflake_prepare_mask_key(key_name text, new_key bytea) RETURNS void
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
+BEGIN ATOMIC
+    SELECT @extschema@.snowflake_mask_key_step(
+        'prepare'::pg_catalog.text, snowflake_prepare_mask_key.key_name, snowflake_prepare_mask_key.new_key,
+        @extschema@.snowflake_mask_key_state(snowflake_prepare_mask_key.key_name, snowflake_prepare_mask_key.new_key));
+    UPDATE @extschema@.snowflake_mask_key AS k
+    SET next_key = snowflake_prepare_mask_key.new_key
+    WHERE k.name OPERATOR(pg_catalog.=) snowflake_prepare_mask_key.key_name;
+END;
+COMMENT ON FUNCTION snowflake_prepare_mask_key(text, bytea) IS
+    'stores the next key of a named key; public IDs and UUIDs that were made with it can be read from now on';
+
+CREATE FUNCTION snowflake_switch_mask_key(key_name text) RETURNS void
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
+BEGIN ATOMIC
+    SELECT @extschema@.snowflake_mask_key_step(
+        'switch'::pg_catalog.text, snowflake_switch_mask_key.key_name, NULL::pg_catalog.bytea,
+        @extschema@.snowflake_mask_key_state(snowflake_switch_mask_key.key_name, NULL::pg_catalog.bytea));
+    UPDATE @extschema@.snowflake_mask_key AS k
+    SET (key, next_key, previous_key, switched_at) = ROW (k.next_key, NULL, k.key, pg_catalog.now())
+    WHERE k.name OPERATOR(pg_catalog.=) snowflake_switch_mask_key.key_name;
+END;
+COMMENT ON FUNCTION snowflake_switch_mask_key(text) IS
+    'replaces the key of a named key by the next key; public IDs and UUIDs that were made with the previous key can still be read';
+
+CREATE FUNCTION snowflake_drop_previous_mask_key(key_name text) RETURNS void
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
+BEGIN ATOMIC
+    SELECT @extschema@.snowflake_mask_key_step(
+        'drop'::pg_catalog.text, snowflake_drop_previous_mask_key.key_name, NULL::pg_catalog.bytea,
+        @extschema@.snowflake_mask_key_state(snowflake_drop_previous_mask_key.key_name, NULL::pg_catalog.bytea));
+    UPDATE @extschema@.snowflake_mask_key AS k
+    SET previous_key = NULL
+    WHERE k.name OPERATOR(pg_catalog.=) snowflake_drop_previous_mask_key.key_name;
+END;
+COMMENT ON FUNCTION snowflake_drop_previous_mask_key(text) IS
+    'removes the previous key of a named key; public IDs and UUIDs that were made with it can no longer be read';
 
 -- Functions that convert IDs to public IDs and UUIDs, and back.
 
@@ -1818,10 +3099,12 @@ COMMENT ON FUNCTION snowflake_from_uuid(uuid, bytea, text) IS
 COMMENT ON FUNCTION snowflake_from_uuid_named(uuid, text, text) IS
     'snowflake ID of a UUID of version 8 that was made with a key of table snowflake_mask_key';
 
--- Functions for reading IDs on servers without the extension.
+-- Functions for reading and generating IDs on servers without the extension.
 
 COMMENT ON FUNCTION snowflake_reader_sql(text) IS
     'script that creates SQL functions for reading the IDs of a layout on servers without the extension';
+COMMENT ON FUNCTION snowflake_generator_sql(text, int, int) IS
+    'script that creates SQL functions for generating and reading the IDs of a layout on servers without the extension';
 
 -- Segments. As with sequences, the privilege to take numbers must be granted. See privileges.sql.
 
@@ -1849,7 +3132,7 @@ COMMENT ON FUNCTION snowflake_segments_in_use() IS
 COMMENT ON VIEW snowflake_segments IS
     'segments that were used on this server since the server was started';
 COMMENT ON COLUMN snowflake_segments.name IS 'name of the segment';
-COMMENT ON COLUMN snowflake_segments.state IS 'state of the segment on this server: asked, open, unknown, dropped, lost, closed, exhausted, busy, ahead, invalid, no registry, permission denied';
+COMMENT ON COLUMN snowflake_segments.state IS 'state of the segment on this server: asked, open, unknown, dropped, lost, closed, exhausted, busy, ahead, invalid, no registry, permission denied, registry too old, server too old';
 COMMENT ON COLUMN snowflake_segments.position IS 'next number; NULL if this server holds no numbers';
 COMMENT ON COLUMN snowflake_segments.range_end IS 'last number of the current range';
 COMMENT ON COLUMN snowflake_segments.next_range IS 'first number of the next range; NULL if this server holds no next range';
@@ -1865,14 +3148,15 @@ COMMENT ON COLUMN snowflake_segments.problem IS 'reason why the registry grants 
 -- number of the range. See src/segment/taken.rs. No column is NULL, so that a row can be overwritten in place. The
 -- values -1 and the UUID of zeros stand for NULL.
 CREATE MATERIALIZED VIEW snowflake_internal.segment_taken (
-    name, until_value, registry_id, period_key, period_starts_us,
+    format, name, until_value, registry_id, period_key, period_starts_us,
     next_until_value, next_registry_id, next_period_key, next_period_starts_us
 ) USING heap AS
-    SELECT NULL::pg_catalog.bytea, NULL::pg_catalog.int8, NULL::pg_catalog.uuid, NULL::pg_catalog.int8, NULL::pg_catalog.int8,
+    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.bytea, NULL::pg_catalog.int8, NULL::pg_catalog.uuid, NULL::pg_catalog.int8, NULL::pg_catalog.int8,
            NULL::pg_catalog.int8, NULL::pg_catalog.uuid, NULL::pg_catalog.int8, NULL::pg_catalog.int8
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.segment_taken IS
     'highest numbers of segments that this server has received; do not modify';
+COMMENT ON COLUMN snowflake_internal.segment_taken.format IS 'format of the row; an older library uses no row of a newer format';
 COMMENT ON COLUMN snowflake_internal.segment_taken.name IS 'name of the segment, in UTF-8';
 COMMENT ON COLUMN snowflake_internal.segment_taken.until_value IS
     'highest number that this server has received in its current period; -1 if it has received no number';
@@ -1910,7 +3194,7 @@ CREATE FUNCTION snowflake_internal.segment_grant_changed() RETURNS trigger
     VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_grant_changed';
 COMMENT ON FUNCTION snowflake_internal.segment_grant_changed() IS
     'makes all sessions read table segment_grant again; internal';
--- Changes by replication and by a restore must be noticed as well. Replication fires only triggers for each row.
+-- Changes by sessions that do not fire ordinary triggers must be noticed as well.
 -- TRUNCATE needs no trigger, because it changes the definition of the table.
 CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON snowflake_internal.segment_grant
     FOR EACH ROW EXECUTE FUNCTION snowflake_internal.segment_grant_changed();
@@ -1971,6 +3255,64 @@ END;
 COMMENT ON FUNCTION snowflake_grant_all_segments(regrole) IS
     'allows a role to take numbers of all segments again, as by default';
 
+-- What belongs to one server must not be replicated to another one. Publications FOR ALL TABLES contain the tables of the
+-- extension, and apply workers do not fire ordinary triggers. The triggers skip the rows of other servers instead of
+-- raising an error, because an error would also stop the replication of the other tables of the subscription. TRUNCATE
+-- cannot be skipped, and would remove the rows of this server.
+--
+-- A restore may also set session_replication_role. Only the workers of a subscription have a replication origin. By
+-- default, only superusers may ask for it, so the function runs with the privileges of its owner.
+CREATE FUNCTION snowflake_internal.leave_out() RETURNS trigger
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT pg_replication_origin_session_is_setup() THEN
+        IF TG_OP = 'DELETE' THEN
+            RETURN OLD;
+        END IF;
+        RETURN NEW;
+    END IF;
+    IF TG_OP = 'TRUNCATE' THEN
+        RAISE EXCEPTION 'cannot truncate table "%" by replication', TG_TABLE_NAME
+            USING ERRCODE = 'restrict_violation',
+                  DETAIL = 'The rows belong to this server, and the command arrived in a subscription.',
+                  HINT = 'Exclude the table from the publication, and then refresh the subscription on this server: '
+                         'ALTER SUBSCRIPTION ... REFRESH PUBLICATION;';
+    END IF;
+    RAISE WARNING 'skipping row of another server'
+        USING DETAIL = format('The row arrived in a subscription, by %s on table %I.%I.', TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME),
+              HINT = format('Exclude table %I.%I from the publication.', TG_TABLE_SCHEMA, TG_TABLE_NAME);
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.leave_out() IS
+    'trigger function: skips rows that arrive in a subscription; internal';
+
+-- Triggers for the same event fire in the order of their names. These fire first.
+CREATE TRIGGER a_row_of_another_server BEFORE INSERT OR UPDATE OR DELETE ON snowflake_worker FOR EACH ROW
+    WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
+    EXECUTE FUNCTION snowflake_internal.leave_out();
+CREATE TRIGGER a_row_of_another_server BEFORE INSERT OR UPDATE OR DELETE ON snowflake_mask_key FOR EACH ROW
+    WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
+    EXECUTE FUNCTION snowflake_internal.leave_out();
+CREATE TRIGGER a_row_of_another_server BEFORE INSERT OR UPDATE OR DELETE ON snowflake_internal.segment_grant FOR EACH ROW
+    WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
+    EXECUTE FUNCTION snowflake_internal.leave_out();
+CREATE TRIGGER another_server BEFORE TRUNCATE ON snowflake_worker
+    WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
+    EXECUTE FUNCTION snowflake_internal.leave_out();
+CREATE TRIGGER another_server BEFORE TRUNCATE ON snowflake_mask_key
+    WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
+    EXECUTE FUNCTION snowflake_internal.leave_out();
+CREATE TRIGGER another_server BEFORE TRUNCATE ON snowflake_internal.segment_grant
+    WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
+    EXECUTE FUNCTION snowflake_internal.leave_out();
+ALTER TABLE snowflake_worker
+    ENABLE ALWAYS TRIGGER a_row_of_another_server, ENABLE ALWAYS TRIGGER another_server;
+ALTER TABLE snowflake_mask_key
+    ENABLE ALWAYS TRIGGER a_row_of_another_server, ENABLE ALWAYS TRIGGER another_server;
+ALTER TABLE snowflake_internal.segment_grant
+    ENABLE ALWAYS TRIGGER a_row_of_another_server, ENABLE ALWAYS TRIGGER another_server;
+
 -- All materialized views of snowflake_internal have been created. From now on, their queries fail. See horizon.sql.
 CREATE OR REPLACE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
@@ -2004,7 +3346,7 @@ COMMENT ON COLUMN snowflake_status.calls_waited IS 'number of calls for IDs that
 COMMENT ON COLUMN snowflake_status.time_waited IS 'total time for which calls for IDs have waited since the server was started';
 COMMENT ON COLUMN snowflake_status.clock_steps_back IS 'number of times that the keeper has found the clock set back since the server was started';
 COMMENT ON COLUMN snowflake_status.largest_clock_step_back IS 'largest backward step of the clock since the server was started';
-COMMENT ON COLUMN snowflake_status.registry_state IS 'state of the registry as seen by this server: starting, granted, unreachable, permission denied, not started, all taken, quarantine, clock differs, another registry, misconfigured';
+COMMENT ON COLUMN snowflake_status.registry_state IS 'state of the registry as seen by this server: starting, granted, unreachable, permission denied, not started, all taken, quarantine, clock differs, another registry, registry too old, server too old, misconfigured';
 COMMENT ON COLUMN snowflake_status.lease_until IS 'end of the lease of the worker ID: the times of all IDs are before this end';
 COMMENT ON COLUMN snowflake_status.lease_renewed_at IS 'time at which the registry last granted or renewed the lease';
 COMMENT ON COLUMN snowflake_status.clock_offset IS 'how far the clock of this server is ahead of the clock of the registry';
@@ -2109,6 +3451,8 @@ COMMENT ON FUNCTION snowflake_nextval() IS
     'next snowflake ID of this server';
 COMMENT ON FUNCTION snowflake_batch(int) IS
     'next 1 to 1000000 snowflake IDs of this server';
+COMMENT ON FUNCTION snowflake_block(int) IS
+    'first of several consecutive snowflake IDs of this server';
 COMMENT ON FUNCTION snowflake_currval() IS
     'last snowflake ID taken by this session';
 COMMENT ON FUNCTION snowflake_decode(bigint) IS
@@ -2169,6 +3513,7 @@ BEGIN
                 'snowflake_internal.store_history()',
                 'snowflake_internal.refuse_refresh()',
                 'snowflake_internal.segment_grant_changed()',
+                'snowflake_internal.leave_out()',
                 '@extschema@.snowflake_worker_check()',
                 '@extschema@.snowflake_server_status()',
                 '@extschema@.snowflake_layouts_in_use()',
@@ -2187,6 +3532,12 @@ BEGIN
                 '@extschema@.snowflake_revoke_segment(text, regrole)',
                 '@extschema@.snowflake_grant_all_segments(regrole)',
                 '@extschema@.snowflake_mask_key_of(text)',
+                '@extschema@.snowflake_mask_key_state(text, bytea)',
+                '@extschema@.snowflake_mask_key_step(text, text, bytea, text)',
+                '@extschema@.snowflake_prepare_mask_key(text)',
+                '@extschema@.snowflake_prepare_mask_key(text, bytea)',
+                '@extschema@.snowflake_switch_mask_key(text)',
+                '@extschema@.snowflake_drop_previous_mask_key(text)',
                 '@extschema@.snowflake_mask_named(bigint, text)',
                 '@extschema@.snowflake_mask_named(bigint, text, int)',
                 '@extschema@.snowflake_mask_named(bigint, text, text)',

@@ -39,6 +39,11 @@ pub enum Error {
         id: i64,
         layout: Layout,
     },
+    /// The trigger has other arguments, or is another kind of trigger.
+    AdoptTrigger,
+    AdoptColumn {
+        column: String,
+    },
     IdentityDoesNotFit {
         layout: Layout,
         problem: RangeError,
@@ -126,6 +131,11 @@ pub enum Error {
         count: i32,
         most: i32,
     },
+    BlockCount {
+        count: i32,
+        most: u64,
+        layout: Layout,
+    },
     OutOfMemory {
         bytes: usize,
     },
@@ -156,6 +166,27 @@ pub enum Error {
     },
     /// The error does not quote the argument, because the argument is a key.
     MaskKeyForName,
+    /// A masked number does not show which of the two keys made it.
+    TwoMaskKeys {
+        name: String,
+    },
+    NullMaskKey,
+    SameMaskKey {
+        name: String,
+    },
+    /// The key has a next key, or a previous key if the keys were switched.
+    MaskKeyBeingChanged {
+        name: String,
+        is_switched: bool,
+    },
+    NoNextMaskKey {
+        name: String,
+        is_switched: bool,
+    },
+    NoPreviousMaskKey {
+        name: String,
+        is_prepared: bool,
+    },
     Domain(DomainError),
     Range(RangeError),
     /// Errors of segments. Names are always converted with `shown`, and details are texts from the registry.
@@ -210,6 +241,9 @@ pub enum Error {
         problem: String,
     },
     SegmentFile {
+        problem: String,
+    },
+    SegmentRegistryVersion {
         problem: String,
     },
     SegmentRegistryAway {
@@ -375,6 +409,18 @@ impl Error {
                 format!("ID {id} was not taken by this transaction"),
                 format!("Readers may already have passed this ID of layout \"{layout}\"."),
                 "Take the ID in the transaction that inserts the row, for example by DEFAULT snowflake_nextval().",
+            ),
+            Error::AdoptTrigger => texts(
+                ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+                "invalid use of snowflake_adopt_copy()",
+                "It must be called as a trigger BEFORE INSERT OR UPDATE FOR EACH ROW, with pairs of column names.",
+                "Let snowflake_adopt_online() create the trigger.",
+            ),
+            Error::AdoptColumn { column } => texts(
+                ERRCODE_UNDEFINED_COLUMN,
+                format!("column \"{column}\" was renamed or changed while it was being adopted"),
+                "Trigger zz_snowflake_adopt finds the columns by their names, which must not change before snowflake_adopt_online() has finished.",
+                "Undo the change. Alternatively, drop the trigger and the new columns, whose names end with \"_snowflake\".",
             ),
             Error::IdentityDoesNotFit { layout, problem } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
@@ -591,6 +637,24 @@ impl Error {
                 format!("The count must be between 1 and {most}."),
                 if count > most { "Request the IDs in several batches." } else { "Request at least one ID." },
             ),
+            Error::BlockCount { count, most, layout } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("cannot issue a block of {count} snowflake IDs"),
+                match most {
+                    1 if layout.shift(Field::Sequence) > 0 => format!(
+                        "IDs of layout {layout} are not consecutive numbers, because the sequence is not the last field."
+                    ),
+                    1 => format!("Layout {layout} has one ID in each tick."),
+                    most => format!("Layout {layout} has {most} consecutive IDs in each tick."),
+                },
+                match count {
+                    ..=0 => "Request at least one ID.".to_owned(),
+                    _ if *most > 1 => {
+                        format!("Request at most {most} IDs, or call snowflake_batch({count}).")
+                    }
+                    _ => format!("Call snowflake_batch({count}), and use each ID that it returns."),
+                },
+            ),
             Error::OutOfMemory { bytes } => texts(
                 ERRCODE_OUT_OF_MEMORY,
                 "out of memory",
@@ -653,6 +717,84 @@ impl Error {
                 "a mask key was specified instead of the name of a key",
                 "The argument begins with \\x or has 16 characters, as keys do.",
                 "Specify the name of a key in table snowflake_mask_key. To specify the key itself, call the function whose name does not end in _named, such as snowflake_mask().",
+            ),
+            Error::TwoMaskKeys { name } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("cannot unmask numbers with mask key \"{name}\" while it is being changed"),
+                "The mask key has two keys, and a masked number does not show which key masked it.",
+                format!(
+                    "To cancel a change that was only prepared: UPDATE snowflake_mask_key SET next_key = NULL WHERE name = {}; After the switch, store both keys under names of their own, and specify the name of the key that masked the number.",
+                    literal_of_shown(name)
+                ),
+            ),
+            Error::NullMaskKey => texts(
+                ERRCODE_NULL_VALUE_NOT_ALLOWED,
+                "name and key must not be null",
+                "",
+                "Specify the name of a key in table snowflake_mask_key. To let the server generate the new key, omit argument new_key.",
+            ),
+            Error::SameMaskKey { name } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("the new key of mask key \"{name}\" is its current key"),
+                "",
+                "Specify another key, or omit the argument to let the server generate the key.",
+            ),
+            Error::MaskKeyBeingChanged { name, is_switched: false } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("mask key \"{name}\" is already being changed"),
+                "The mask key has a next key.",
+                format!(
+                    "To use the next key: SELECT snowflake_switch_mask_key({0}); To cancel the change: UPDATE snowflake_mask_key SET next_key = NULL WHERE name = {0};",
+                    literal_of_shown(name)
+                ),
+            ),
+            Error::MaskKeyBeingChanged { name, is_switched: true } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("mask key \"{name}\" is already being changed"),
+                "The mask key still has a previous key.",
+                format!(
+                    "When nothing that the previous key made is in use any more: SELECT snowflake_drop_previous_mask_key({});",
+                    literal_of_shown(name)
+                ),
+            ),
+            Error::NoNextMaskKey { name, is_switched } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("mask key \"{name}\" has no next key"),
+                if *is_switched { "The keys were already switched." } else { "No change was prepared." },
+                format!(
+                    "{} SELECT {}({});",
+                    if *is_switched {
+                        "When nothing that the previous key made is in use any more:"
+                    } else {
+                        "To prepare a change:"
+                    },
+                    if *is_switched {
+                        "snowflake_drop_previous_mask_key"
+                    } else {
+                        "snowflake_prepare_mask_key"
+                    },
+                    literal_of_shown(name)
+                ),
+            ),
+            Error::NoPreviousMaskKey { name, is_prepared } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("mask key \"{name}\" has no previous key"),
+                if *is_prepared {
+                    "The mask key has a next key, which is not used yet."
+                } else {
+                    "The mask key has only one key."
+                },
+                if *is_prepared {
+                    format!(
+                        "To use the next key: SELECT snowflake_switch_mask_key({0}); To cancel the change: UPDATE snowflake_mask_key SET next_key = NULL WHERE name = {0};",
+                        literal_of_shown(name)
+                    )
+                } else {
+                    format!(
+                        "To prepare a change of keys: SELECT snowflake_prepare_mask_key({});",
+                        literal_of_shown(name)
+                    )
+                },
             ),
             Error::Domain(problem) => texts(
                 match problem {
@@ -787,6 +929,12 @@ impl Error {
                 "could not record which numbers of segments this server has taken",
                 sentence(problem),
                 "Free disk space, or repair the file in the data directory. If the extension is missing in the keeper's database, run there: CREATE EXTENSION snowflake_id; If the file is removed, this server continues above the numbers that are recorded in the keeper's database and in the registry.",
+            ),
+            Error::SegmentRegistryVersion { problem } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "the registry of segments has another version than this server",
+                sentence(problem),
+                "Install the same version of snowflake_id in the registry and on all servers, in the registry first.",
             ),
             Error::SegmentRegistryAway { problem, since_us } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,

@@ -23,6 +23,7 @@ mod measure;
 mod numbers;
 mod program;
 mod reading;
+mod registry;
 mod servers;
 mod throughput;
 mod watermark;
@@ -34,7 +35,7 @@ use servers::Servers;
 type Table = fn(&mut Servers, &Figures);
 
 /// The names of the tables, in the order in which they are printed.
-const TABLES: [(&str, Table); 12] = [
+const TABLES: [(&str, Table); 13] = [
     ("calls", calls::print),
     ("baseline", calls::print_baseline),
     ("reading", reading::print),
@@ -46,6 +47,7 @@ const TABLES: [(&str, Table); 12] = [
     ("program", program::print),
     ("horizon", horizon::print),
     ("lease", lease::print),
+    ("registry", registry::print),
     ("watermark", watermark::print),
 ];
 

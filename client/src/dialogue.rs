@@ -5,6 +5,7 @@ use std::time::Instant;
 use serde_json::json;
 use snowflake_id_core::lease_answer::{Answer, COLUMNS, Terms};
 use snowflake_id_core::lease_state::{Asking, LeaseState, Needs, Outcome};
+use snowflake_id_core::protocol::PROTOCOL;
 use uuid::Uuid;
 
 use crate::connection::{Connection, Problem};
@@ -135,6 +136,7 @@ impl Dialogue {
     /// The facts about this program, in ASCII, which the registry's database can represent in any encoding.
     fn facts(&self, options: &Options, state: &LeaseState) -> String {
         json!({
+            "protocol": PROTOCOL,
             "node_name": options.name.replace(|character: char| !character.is_ascii(), "?"),
             "layout": options.layout.to_string(),
             "version": env!("CARGO_PKG_VERSION"),

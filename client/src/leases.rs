@@ -11,6 +11,7 @@ use snowflake_id_core::failures::Failures;
 use snowflake_id_core::lease_answer::MOST_CLOCK_DIFFERENCE_US;
 use snowflake_id_core::lease_state::{Held, LeaseState, Needs, Outcome};
 use snowflake_id_core::message::instant;
+use snowflake_id_core::protocol::Caller;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -295,6 +296,9 @@ fn refusal(outcome: Outcome, detail: Option<String>) -> Problem {
         Outcome::Quarantine => "the lease has ended and cannot be renewed now".into(),
         Outcome::ClockDiffers => "the clocks of this program and of the registry differ".into(),
         Outcome::Foreign => "the last lease was granted by another registry".into(),
+        Outcome::Mismatch(mismatch) => {
+            return in_short(mismatch.explain(Caller::Program, detail.as_deref()));
+        }
     };
     match detail {
         Some(detail) => in_short(format!("{why} ({detail})")),

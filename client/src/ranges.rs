@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use snowflake_id_core::failures::Failures;
+use snowflake_id_core::protocol::{Caller, Mismatch, PROTOCOL};
 use snowflake_id_core::segment_answer::{
     COLUMNS, Granted, LONGEST_TOKEN, MOST_REQUESTS, REPORT_EVERY, in_ascii, report_every,
 };
@@ -223,8 +224,8 @@ impl Task {
 
     /// A report of the highest number of a segment, for which the registry signs a token.
     fn report_of(&self, name: &str) -> Value {
-        let mut report =
-            json!({"name": name, "report": true, "tokens": self.signed.tokens(self.registry_id, name)});
+        let tokens = self.signed.tokens(self.registry_id, name);
+        let mut report = json!({"protocol": PROTOCOL, "name": name, "report": true, "tokens": tokens});
         if let Some(had_until) = self.known.get(name).and_then(|known| known.had_until) {
             report["had_until"] = json!(had_until);
         }
@@ -329,6 +330,9 @@ impl Task {
         let middle_us = sent_us.midpoint(since_boot_us());
         self.connection = Some((connection, Instant::now()));
         let first = rows.first().ok_or("the registry's reply is empty")?;
+        if let Some(mismatch) = text(first, "outcome").and_then(Mismatch::read) {
+            return Err(in_short(mismatch.explain(Caller::Program, text(first, "detail"))));
+        }
         if text(first, "outcome") == Some("foreign") {
             return Err("the numbers of this program were granted by another registry".into());
         }

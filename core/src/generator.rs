@@ -185,6 +185,33 @@ impl Generator {
         self.advance_partly(first, elapsed_us, limit, n)
     }
 
+    /// Returns the next `n` values of the layout that are in the same tick. If the current tick has fewer values
+    /// left, the values come from the next tick. The arguments and errors are those of
+    /// [`Generator::advance`].
+    ///
+    /// `n` must be at most the number of values in a tick.
+    pub fn advance_block(
+        &self,
+        current: u64,
+        now_us: i64,
+        limit: u64,
+        n: NonZeroU64,
+    ) -> Result<Reservation, Stall> {
+        let elapsed_us = self.elapsed(now_us)?;
+        let mut first = self.first_free(current, elapsed_us)?;
+        let in_tick = 1 << self.sequence_bits;
+        debug_assert!(n.get() <= in_tick);
+        if first % in_tick + n.get() > in_tick {
+            // A tick that the clock has just entered is free as a whole. The block may start below the spread.
+            let entered = first != current;
+            first = first.next_multiple_of(in_tick) - if entered { n.get() } else { 0 };
+        }
+        if first >> self.sequence_bits >= self.layout.ticks() {
+            return Err(Stall::Exhausted);
+        }
+        self.advance_partly(first, elapsed_us, limit, n) // A tick is available as a whole or not at all.
+    }
+
     /// Estimates how long a caller must wait for `n` values, in microseconds, if no other caller takes
     /// values. The caller can then decide not to wait at all.
     ///

@@ -13,6 +13,7 @@ use crate::identity::Identity;
 use crate::lease::Lease;
 use crate::lease_state::Outcome;
 use crate::message::instant;
+use crate::protocol::Mismatch;
 
 /// The columns of an answer, in the order that [`Answer::read`] expects. Instants and durations are in
 /// microseconds.
@@ -81,7 +82,7 @@ impl Answer {
             Some("quarantine") => Some(Outcome::Quarantine),
             Some("clock") => Some(Outcome::ClockDiffers),
             Some("foreign") => Some(Outcome::Foreign),
-            _ => None,
+            other => other.and_then(Mismatch::read).map(Outcome::Mismatch),
         };
         let registry = || {
             let lease_us = number(7)?.clamp(SHORTEST_LEASE_US, LONGEST_LEASE_US);

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::identity::Identity;
 use crate::lease::Lease;
+use crate::protocol::Mismatch;
 
 /// A server's record of its leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +123,8 @@ pub enum Outcome {
     ClockDiffers,
     /// The reply comes from a registry other than [`LeaseState::registry_id`].
     Foreign,
+    /// The registry does not know the protocol of the request.
+    Mismatch(Mismatch),
 }
 
 impl LeaseState {

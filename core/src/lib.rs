@@ -27,13 +27,16 @@
 //! | [`lease`] | [`Lease`]: the range of time in which a server may use an identity |
 //! | [`lease_state`] | what a server knows of its leases, and its steps in the protocol with the registry |
 //! | [`failures`] | growing pauses between attempts that fail |
+//! | [`protocol`] | the protocol of requests to the registry |
 //! | [`lease_answer`] | the registry's answers to requests for leases, parsed and checked |
 //! | [`marks`] | [`Marks`]: the lowest IDs that a transaction in progress may have taken |
 //! | [`watermark`] | the counter below which no transaction in progress has taken an ID |
 //! | [`samples`] | which earlier watermarks are kept for statements that began earlier |
 //! | [`segment`] | [`Segment`]: numbers in ranges, shared by processes |
-//! | [`segment_answer`] | the ranges in the registry's answers to requests for numbers |
+//! | [`segment_answer`] | the registry's answers to requests for numbers, parsed and checked |
+//! | [`had`], [`rest`] | the highest numbers that a server was granted; the numbers that are left when it stops |
 //! | [`signed`] | the tokens that registries have signed for numbers |
+//! | [`segment_records`], [`journal`] | what a server stores about numbers, and the lines of the file |
 //! | [`keeper_plan`] | the decisions of the keeper, which writes the durable horizon |
 //! | [`track`] | [`Track`](track::Track): floor and horizon of one value of the clock sequence |
 //! | [`used`] | [`Uses`](used::Uses): identities and values under which IDs may have been created |
@@ -42,6 +45,7 @@
 //! | [`clock_watch`] | [`ClockWatch`](clock_watch::ClockWatch): which steps of the clock are followed |
 //! | [`range`] | the IDs that belong to a range of time |
 //! | [`reader_sql`] | a script of plain SQL that reads the IDs of a layout |
+//! | [`generator_sql`] | a script of SQL and PL/pgSQL that also generates IDs |
 //! | [`guess`] | the presets that an ID may belong to |
 //! | [`id_text`] | [`Encoding`]: IDs as text |
 //! | [`mask`] | [`Mask`]: numbers that hide when the IDs were created |
@@ -58,9 +62,12 @@ pub mod error;
 pub mod failures;
 pub mod field;
 pub mod generator;
+pub mod generator_sql;
 pub mod guess;
+pub mod had;
 pub mod id_text;
 pub mod identity;
+pub mod journal;
 pub mod keeper_plan;
 pub mod layout;
 pub mod lease;
@@ -69,13 +76,16 @@ pub mod lease_state;
 pub mod marks;
 pub mod mask;
 pub mod message;
+pub mod protocol;
 pub mod public;
 pub mod range;
 pub mod reader_sql;
 pub mod reset;
+pub mod rest;
 pub mod samples;
 pub mod segment;
 pub mod segment_answer;
+pub mod segment_records;
 pub mod short_mask;
 pub mod signed;
 pub mod slot;

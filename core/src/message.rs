@@ -1,4 +1,4 @@
-//! Formatting of times and of excerpts from the user's text in messages.
+//! Formatting of times and of excerpts from the user's text in messages, and wording that several messages share.
 
 use jiff::Timestamp;
 
@@ -68,4 +68,11 @@ pub(crate) fn nearest(token: &str, candidates: &[&'static str]) -> Option<&'stat
     closest
         .filter(|name| distance(name) <= (name.len() / 6).max(1))
         .or_else(|| longer.next().filter(|_| longer.next().is_none()))
+}
+
+/// Returns the problem that stored data has a newer format than this version knows, with the remedy.
+pub fn newer_format(what: &str, found: u64, known: u64) -> String {
+    format!(
+        "{what} has format {found}, and this version of snowflake_id knows formats up to {known}: install the newer version again"
+    )
 }

@@ -19,6 +19,16 @@ impl Layout {
     /// Returns the script. The names of the new functions are not schema-qualified, so the functions are
     /// created in the first schema of the search path.
     pub fn reader_sql(&self) -> String {
+        format!(
+            "-- Reads snowflake IDs of one layout, on a server without the extension snowflake_id:\n\
+             --     {self}\n\
+             -- The functions are made in the first schema of search_path. There can be one layout in a schema.\n{}",
+            self.reader_functions_sql("CREATE")
+        )
+    }
+
+    /// Returns the functions of the script. `create` is `CREATE` or `CREATE OR REPLACE`.
+    pub(crate) fn reader_functions_sql(&self, create: &str) -> String {
         let int4 = "pg_catalog.int4";
         let int8 = "pg_catalog.int8";
         let timestamptz = "pg_catalog.timestamptz";
@@ -94,17 +104,13 @@ impl Layout {
             ),
         ];
 
-        let mut script = format!(
-            "-- Reads snowflake IDs of one layout, on a server without the extension snowflake_id:\n\
-             --     {self}\n\
-             -- The functions are made in the first schema of search_path. There can be one layout in a schema.\n"
-        );
+        let mut script = String::new();
         for (name, parameters, returns, expression, comment) in functions {
             let types: Vec<_> =
                 parameters.split(", ").filter_map(|parameter| parameter.split(' ').nth(1)).collect();
             let types = types.join(", ");
             script += &format!(
-                "\nCREATE FUNCTION {name}({parameters}) RETURNS {returns}\n    \
+                "\n{create} FUNCTION {name}({parameters}) RETURNS {returns}\n    \
                  LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$\n\
                  SELECT {expression}\n\
                  $$;\n\
@@ -223,11 +229,11 @@ fn utc(instant: &str) -> String {
 }
 
 /// All schema-qualified operators have the same precedence in SQL, so parentheses are required.
-fn binary(left: &str, operator: &str, right: &str) -> String {
+pub(crate) fn binary(left: &str, operator: &str, right: &str) -> String {
     format!("({left} OPERATOR(pg_catalog.{operator}) {right})")
 }
 
-fn shifted(number: &str, operator: &str, bits: u32) -> String {
+pub(crate) fn shifted(number: &str, operator: &str, bits: u32) -> String {
     match bits {
         0 => number.into(),
         _ => binary(number, operator, &bits.to_string()),

@@ -1,9 +1,13 @@
-//! What servers and programs share of the requests for numbers, and the ranges in the registry's answers.
+//! What servers and programs share of the requests for numbers, and [`Answer`]: the registry's answers.
+//!
+//! An answer may come from a server that is not a registry, so every value is checked.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
+use crate::protocol::Mismatch;
 use crate::segment::{NEVER_ENDS, Range};
 
 /// The maximum number of requests in a call. The registry has the same limit.
@@ -101,4 +105,167 @@ impl Granted {
         range.last().filter(|_| range.first >= 0 && range.increment > 0)?;
         Some(Granted { range, period })
     }
+}
+
+/// The state of a segment according to the registry's last answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SegmentState {
+    /// The registry has not answered yet.
+    #[default]
+    Asked,
+    /// The registry grants numbers.
+    Open,
+    /// The registry has no segment with this name. The registry and this server have no record of an earlier segment
+    /// with this name.
+    Unknown,
+    /// The segment was dropped.
+    Dropped,
+    /// The registry has granted numbers of this segment to this server, but no longer has the segment: commits were
+    /// lost.
+    Lost,
+    /// The registry may have lost commits.
+    Closed,
+    /// All numbers were granted.
+    Exhausted,
+    /// Other transactions held the row for too long.
+    Busy,
+    /// The registry is still in an earlier period than this server.
+    Ahead,
+    /// The registry's answer or the server's request was invalid.
+    Invalid,
+    /// The registry limits the server's role to other segments.
+    Denied,
+}
+
+impl SegmentState {
+    /// Returns the name of the state as view `snowflake_segments` shows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SegmentState::Asked => "asked",
+            SegmentState::Open => "open",
+            SegmentState::Unknown => "unknown",
+            SegmentState::Dropped => "dropped",
+            SegmentState::Lost => "lost",
+            SegmentState::Closed => "closed",
+            SegmentState::Exhausted => "exhausted",
+            SegmentState::Busy => "busy",
+            SegmentState::Ahead => "ahead",
+            SegmentState::Invalid => "invalid",
+            SegmentState::Denied => "permission denied",
+        }
+    }
+}
+
+/// One row of an answer, in text form. NULL is `None`.
+pub type Row = Vec<Option<String>>;
+
+/// A parsed answer of the registry.
+#[derive(Debug)]
+pub struct Answer {
+    /// The ID of the registry, or `None` if the registry has not been started yet.
+    pub registry_id: Option<Uuid>,
+    /// The registry's clock, in microseconds of Unix time.
+    pub clock_us: i64,
+    /// The interval at which the registry requires reports of the high-water marks, in microseconds.
+    pub report_every_us: Option<i64>,
+    /// The time at which the registry's server was started, in microseconds of Unix time. A registry can lose data
+    /// unnoticed only while its server is stopped.
+    pub server_started_us: Option<i64>,
+    /// True if the answer comes from a different registry. In this case, the answer contains no other data.
+    pub is_foreign: bool,
+    /// The reason why the registry has refused the protocol of the requests. In this case, the answer contains no
+    /// other data that counts than the detail.
+    pub mismatch: Option<Mismatch>,
+    /// Details of the first row, for administrators.
+    pub detail: Option<String>,
+    /// The answers to the individual requests, each with the zero-based index of its request.
+    pub about: Vec<(usize, About)>,
+}
+
+/// The answer to one request.
+#[derive(Debug)]
+pub struct About {
+    /// The state of the segment.
+    pub state: SegmentState,
+    /// The range that was granted.
+    pub granted: Option<Granted>,
+    /// The last number that the segment can ever provide, if known.
+    pub max_value: Option<i64>,
+    /// A signed statement of the numbers that the registry granted before this answer.
+    pub token: Option<String>,
+    /// Details for administrators.
+    pub detail: Option<String>,
+    /// The name of the existing segment that the user probably meant.
+    pub near: Option<String>,
+}
+
+impl Answer {
+    /// Parses the rows of an answer.
+    ///
+    /// # Errors
+    /// Returns a text for the log if the rows are not a valid answer.
+    pub fn read(rows: &[Row]) -> Result<Answer, String> {
+        let not_understood =
+            || "the registry's reply is not valid: the registry may have a newer version".to_owned();
+        let first = rows.first().ok_or_else(not_understood)?;
+        let mut answer = Answer {
+            registry_id: text(first, 11).and_then(|text| text.parse().ok()),
+            clock_us: number(first, 12).ok_or_else(not_understood)?,
+            report_every_us: number(first, 15),
+            server_started_us: number(first, 17),
+            is_foreign: text(first, 2) == Some("foreign"),
+            mismatch: text(first, 2).and_then(Mismatch::read),
+            detail: text(first, 13).map(str::to_owned),
+            about: vec![],
+        };
+        if answer.is_foreign || answer.mismatch.is_some() {
+            return Ok(answer);
+        }
+        for row in rows {
+            if let Some(at) = number(row, 0).and_then(|at| usize::try_from(at).ok()?.checked_sub(1)) {
+                answer.about.push((at, About::read(row).ok_or_else(not_understood)?));
+            }
+        }
+        Ok(answer)
+    }
+}
+
+impl About {
+    fn read(row: &Row) -> Option<About> {
+        let state = match text(row, 2)? {
+            "granted" | "noted" => SegmentState::Open,
+            "unknown" => SegmentState::Unknown,
+            "dropped" => SegmentState::Dropped,
+            "lost" => SegmentState::Lost,
+            "closed" => SegmentState::Closed,
+            "exhausted" => SegmentState::Exhausted,
+            "busy" => SegmentState::Busy,
+            "ahead" => SegmentState::Ahead,
+            "invalid" => SegmentState::Invalid,
+            "denied" => SegmentState::Denied,
+            _ => return None,
+        };
+        let granted = if text(row, 2) == Some("granted") {
+            Some(Granted::read(|at| self::text(row, at))?)
+        } else {
+            None
+        };
+        let token = text(row, 14).filter(|token| token.len() <= LONGEST_TOKEN).map(str::to_owned);
+        Some(About {
+            state,
+            granted,
+            max_value: number(row, 10),
+            token,
+            detail: text(row, 13).map(str::to_owned),
+            near: text(row, 16).map(str::to_owned),
+        })
+    }
+}
+
+fn text(row: &Row, at: usize) -> Option<&str> {
+    row.get(at)?.as_deref()
+}
+
+fn number(row: &Row, at: usize) -> Option<i64> {
+    text(row, at)?.parse().ok()
 }

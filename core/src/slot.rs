@@ -141,10 +141,27 @@ impl Slot {
         clock: impl Fn() -> i64,
         n: NonZeroU64,
     ) -> Result<Reservation, Stall> {
+        let advance = |counter, now_us, limit| generator.advance(counter, now_us, limit, n);
         match generator.has_value() {
-            false => self.reserve_by::<false>(gate, generator, clock, n),
-            true => self.reserve_with_value(gate, generator, clock, n),
+            false => self.reserve_by::<false>(gate, generator, clock, advance),
+            true => self.reserve_with_value(gate, generator, clock, advance),
         }
+    }
+
+    /// Reserves `n` values of the same tick in one exchange (see [`Generator::advance_block`]).
+    ///
+    /// # Errors
+    /// Returns a [`Stall`] that states why the values are not allowed. In this case, no value has been taken.
+    pub fn reserve_block(
+        &self,
+        gate: &Gate,
+        generator: &Generator,
+        clock: impl Fn() -> i64,
+        n: NonZeroU64,
+    ) -> Result<Reservation, Stall> {
+        self.reserve_by::<true>(gate, generator, clock, |counter, now_us, limit| {
+            generator.advance_block(counter, now_us, limit, n)
+        })
     }
 
     #[cold] // Clock sequences other than 0 are rare, and must not slow down the common case.
@@ -153,18 +170,20 @@ impl Slot {
         gate: &Gate,
         generator: &Generator,
         clock: impl Fn() -> i64,
-        n: NonZeroU64,
+        advance: impl Fn(u64, i64, u64) -> Result<Reservation, Stall>,
     ) -> Result<Reservation, Stall> {
-        self.reserve_by::<true>(gate, generator, clock, n)
+        self.reserve_by::<true>(gate, generator, clock, advance)
     }
 
+    /// Reserves the values that `advance` returns for the counter, the clock and the horizon. `HAS_VALUE` must be true if
+    /// the clock sequence of the generator has a value other than 0.
     #[inline(always)]
     fn reserve_by<const HAS_VALUE: bool>(
         &self,
         gate: &Gate,
         generator: &Generator,
         clock: impl Fn() -> i64,
-        n: NonZeroU64,
+        advance: impl Fn(u64, i64, u64) -> Result<Reservation, Stall>,
     ) -> Result<Reservation, Stall> {
         loop {
             let word = self.word.load(Ordering::Acquire);
@@ -173,7 +192,7 @@ impl Slot {
             }
             let limit = self.horizon.load(Ordering::Acquire);
             let counter = if HAS_VALUE { generator.counter_of(word) } else { word };
-            let reservation = generator.advance(counter, clock(), limit, n)?;
+            let reservation = advance(counter, clock(), limit)?;
             let next = if HAS_VALUE { generator.word_of(reservation.next()) } else { reservation.next() };
             // AcqRel ensures that a process that loads the new word sees all writes that this process has
             // seen, such as the closing of the gate.

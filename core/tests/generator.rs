@@ -35,6 +35,19 @@ impl Server {
         Ok(self.generator.ids(reservation).collect())
     }
 
+    /// Takes a block of `n` IDs when the clock is `now_us` after the epoch. Returns the tick, and the first and the last
+    /// sequence.
+    fn block(&self, now_us: i64, n: u64) -> Result<(u64, u64, u64), Stall> {
+        let now_us = self.generator.layout().epoch_us() + now_us;
+        let reservation = self.slot.reserve_block(&self.gate, &self.generator, || now_us, count(n))?;
+        let ids: Vec<i64> = self.generator.ids(reservation).collect();
+        assert_eq!(ids.len() as u64, n);
+        let [first, last] =
+            [ids[0], ids[ids.len() - 1]].map(|id| self.generator.layout().unpack(id).unwrap());
+        assert_eq!(first.tick, last.tick);
+        Ok((first.tick, first.sequence, last.sequence))
+    }
+
     /// Ticks and sequences of the IDs that `take` returns.
     fn parts(&self, now_us: i64, n: u64) -> Result<Vec<(u64, u64)>, Stall> {
         let parts = |id| self.generator.layout().unpack(id).unwrap();
@@ -65,6 +78,47 @@ fn a_full_tick_carries_into_the_next() {
     assert_eq!(server.parts(5_000, 3), Ok(vec![(5, 3), (6, 0), (6, 1)]));
     // The clock enters tick 6, which is already in use.
     assert_eq!(server.parts(6_500, 1), Ok(vec![(6, 2)]));
+}
+
+#[test]
+fn a_block_is_in_one_tick() {
+    let server = Server::new("time:41 sequence:3", 2_000, 0);
+    assert_eq!(server.block(5_000, 3), Ok((5, 0, 2)));
+    assert_eq!(server.block(5_000, 5), Ok((5, 3, 7)));
+    assert_eq!(server.block(5_000, 5), Ok((6, 0, 4)));
+    // The next tick starts early, because only three values are left.
+    assert_eq!(server.block(5_000, 4), Ok((7, 0, 3)));
+    assert_eq!(server.parts(5_000, 1), Ok(vec![(7, 4)]));
+    assert_eq!(server.block(5_000, 8), Err(Stall::Ahead { wait_us: 1_000 }));
+    assert_eq!(server.parts(5_000, 1), Ok(vec![(7, 5)]));
+    assert_eq!(server.block(6_000, 8), Ok((8, 0, 7)));
+    assert_eq!(server.block(9_000, 8), Ok((9, 0, 7)));
+}
+
+#[test]
+fn a_block_stops_at_the_horizon_and_at_the_end() {
+    let server = Server::new("time:20 sequence:2", MAX_AHEAD_US, 0);
+    server.slot.set_horizon(6);
+    assert_eq!(server.block(5_000, 3), Ok((5, 0, 2)));
+    assert_eq!(server.block(5_000, 3), Err(Stall::Horizon));
+    server.slot.set_horizon(NO_LIMIT);
+    let last_tick = (1 << 20) - 1;
+    assert_eq!(server.block(last_tick as i64 * 1_000, 3), Ok((last_tick, 0, 2)));
+    assert_eq!(server.block(last_tick as i64 * 1_000, 3), Err(Stall::Exhausted));
+    assert_eq!(server.block(last_tick as i64 * 1_000, 1), Ok((last_tick, 3, 3)));
+    assert_eq!(server.block(-1, 1), Err(Stall::BeforeEpoch { wait_us: 1 }));
+}
+
+#[test]
+fn a_block_starts_below_the_spread_if_necessary() {
+    let server = Server::new("time:41 sequence:3", MAX_AHEAD_US, u32::MAX);
+    let first = server.parts(6_000, 1).unwrap()[0];
+    assert!(first.1 > 0, "this tick starts at sequence 0");
+    let server = Server::new("time:41 sequence:3", MAX_AHEAD_US, u32::MAX);
+    assert_eq!(server.block(6_000, 8), Ok((6, 0, 7)));
+    let server = Server::new("time:41 sequence:3", 0, u32::MAX);
+    assert_eq!(server.block(6_000, 7), Ok((6, 1, 7)));
+    assert_eq!(server.block(6_000, 1), Err(Stall::Ahead { wait_us: 1_000 }));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use snowflake_id_core::lease_answer::{Answer, COLUMNS, Terms};
 use snowflake_id_core::lease_state::Outcome;
+use snowflake_id_core::protocol::Mismatch;
 use snowflake_id_core::{Identity, Lease};
 
 const NOW_US: i64 = 1_795_000_000_000_000;
@@ -70,6 +71,21 @@ fn grants_that_no_registry_makes() {
         ("outcome", None),
     ] {
         assert!(read(&[changes]).is_err(), "{changes:?}");
+    }
+}
+
+/// The registry does not know the protocol. Other outcomes that this version does not know are invalid.
+#[test]
+fn other_protocols() {
+    for (outcome, mismatch) in
+        [("registry too old", Mismatch::RegistryTooOld), ("caller too old", Mismatch::CallerTooOld)]
+    {
+        let answer = read(&[("outcome", Some(outcome)), ("detail", Some("protocol 2"))]).unwrap();
+        assert_eq!(answer.outcome, Outcome::Mismatch(mismatch));
+        assert_eq!(answer.detail.as_deref(), Some("protocol 2"));
+    }
+    for outcome in ["too old", "registry too old ", "Registry too old", "server too old", "protocol 2"] {
+        assert!(read(&[("outcome", Some(outcome))]).is_err(), "{outcome}");
     }
 }
 

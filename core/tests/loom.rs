@@ -213,7 +213,7 @@ fn a_drained_number_is_not_taken() {
         all.extend(taken);
         all.sort();
         assert_eq!(all, [0, 1, 10]);
-        assert_eq!(take_numbers(&segment, 1), []);
+        assert_eq!(take_numbers(&segment, 1), Vec::<i64>::new());
     });
 }
 

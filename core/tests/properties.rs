@@ -135,6 +135,52 @@ proptest! {
         }
     }
 
+    /// A block has the promises of single IDs, and its IDs are in one tick, for any layout, clock and history.
+    #[test]
+    fn blocks_keep_the_promises(
+        layout in layouts(),
+        max_ahead_us in prop_oneof![Just(0u64), 0u64..10_000_000],
+        spread in prop_oneof![Just(0u32), any::<u32>()],
+        start in any::<u64>(),
+        steps in prop::collection::vec((-5_000_000i64..5_000_000, any::<u64>(), any::<bool>()), 1..40),
+    ) {
+        let identity = Identity { datacenter: 0, worker: 0 };
+        let generator = Generator::new(layout, identity, max_ahead_us, spread).unwrap();
+        let (gate, slot) = (Gate::default(), Slot::new(0, u64::MAX));
+        gate.open(identity);
+        let length_us = layout.end_us().abs_diff(layout.epoch_us());
+        let mut now_us = layout.epoch_us().wrapping_add_unsigned(start % length_us);
+        let mut newest = -1;
+        for (clock_step, n, is_block) in steps {
+            now_us = now_us.saturating_add(clock_step);
+            let n = NonZeroU64::new(n % (layout.max(Field::Sequence) + 1).min(5_000) + 1).unwrap();
+            let before = slot.word();
+            let taken = match is_block {
+                true => slot.reserve_block(&gate, &generator, || now_us, n),
+                false => slot.reserve(&gate, &generator, || now_us, n),
+            };
+            let Ok(reservation) = taken else {
+                prop_assert_eq!(slot.word(), before);
+                continue;
+            };
+            let ids: Vec<i64> = generator.ids(reservation).collect();
+            if is_block {
+                prop_assert_eq!(ids.len() as u64, n.get());
+                prop_assert_eq!(
+                    layout.unpack(ids[0]).unwrap().tick,
+                    layout.unpack(ids[ids.len() - 1]).unwrap().tick
+                );
+            }
+            for id in ids {
+                prop_assert!(id > newest);
+                newest = id;
+                let start_us = i128::from(layout.time_of(id).unwrap());
+                prop_assert!(start_us - i128::from(now_us) <= i128::from(max_ahead_us));
+                prop_assert!(start_us + i128::from(layout.unit_us()) > i128::from(now_us));
+            }
+        }
+    }
+
     /// The promises for any layout, clock, limit and history: IDs increase strictly, none exceeds `max_ahead`, the
     /// limit or the end, none is earlier than the clock, and a stall takes nothing.
     #[test]

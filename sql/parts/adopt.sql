@@ -10,6 +10,157 @@
 -- a table does not mean that the caller trusts the other members. A constraint of a trusted owner may call a function
 -- of another role. As elsewhere in PostgreSQL, that is the owner's decision.
 
+-- Raises an error if this column cannot be adopted at all. Otherwise, returns a description of the table, and the type
+-- of the column.
+CREATE FUNCTION snowflake_adopt_target(
+    adopted_table regclass, adopted_column name, widens boolean, OUT description text, OUT type oid
+)
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    facts record;
+    note record;
+BEGIN
+    SELECT class.relkind, class.relnamespace, attribute.attnum, attribute.attgenerated,
+           coalesce(nullif(type.typbasetype, 0), type.oid) AS type,
+           pg_describe_object('pg_class'::regclass, class.oid, 0) AS description
+    INTO facts
+    FROM pg_class AS class
+    LEFT JOIN pg_attribute AS attribute
+      ON attribute.attrelid = class.oid AND attribute.attname = adopted_column AND NOT attribute.attisdropped
+    LEFT JOIN pg_type AS type ON type.oid = attribute.atttypid
+    WHERE class.oid = adopted_table;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'table with OID % does not exist', adopted_table::oid USING ERRCODE = 'undefined_table';
+    ELSIF facts.relkind NOT IN ('r', 'p') THEN
+        RAISE EXCEPTION '% is not a table', facts.description
+            USING ERRCODE = 'wrong_object_type', HINT = 'Specify the table that contains the rows.';
+    ELSIF adopted_table::oid < 16384 THEN
+        RAISE EXCEPTION '% is a system table', facts.description USING ERRCODE = 'wrong_object_type';
+    ELSIF pg_is_other_temp_schema(facts.relnamespace) THEN
+        RAISE EXCEPTION '% is a temporary table of another session', facts.description
+            USING ERRCODE = 'wrong_object_type';
+    ELSIF facts.attnum IS NULL THEN
+        RAISE EXCEPTION 'column "%" of % does not exist', adopted_column, facts.description
+            USING ERRCODE = 'undefined_column';
+    ELSIF facts.attnum < 0 THEN
+        RAISE EXCEPTION 'column "%" of % is a system column', adopted_column, facts.description
+            USING ERRCODE = 'feature_not_supported';
+    ELSIF facts.attgenerated <> '' THEN
+        RAISE EXCEPTION 'column "%" of % is a generated column', adopted_column, facts.description
+            USING ERRCODE = 'feature_not_supported', HINT = 'Adopt the column from which the values are computed.';
+    ELSIF facts.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype,
+                             '@extschema@.snowflake'::regtype) THEN
+        RAISE EXCEPTION 'column "%" of % is of type %, not an integer', adopted_column, facts.description,
+            format_type(facts.type, NULL)
+            USING ERRCODE = 'datatype_mismatch',
+                  HINT = CASE
+                      WHEN facts.type = 'numeric'::regtype
+                      THEN format('If all values are integers: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;',
+                                  adopted_table, adopted_column)
+                      ELSE format('Add a column for a new key: ALTER TABLE %s ADD COLUMN new_id bigint; Then assign IDs to '
+                                  'the rows, change the references and the primary key, and drop column %I. For all steps, '
+                                  'see "Migrating from UUIDs" in the documentation.',
+                                  adopted_table, adopted_column)
+                  END;
+    END IF;
+
+    SELECT string_agg(relation_name, ' and ' ORDER BY relation_name) AS tables,
+           string_agg(format('SELECT %s.snowflake_adopt(%L, %L);', '@extschema@', relation_name, column_name), ' '
+                      ORDER BY relation_name) AS commands
+    INTO note
+    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+    WHERE is_adopted AND is_root
+    HAVING NOT bool_or(relation = adopted_table);
+    IF FOUND THEN
+        RAISE EXCEPTION 'column "%" of % is inherited', adopted_column, facts.description
+            USING ERRCODE = 'wrong_object_type',
+                  DETAIL = format('The column can be altered only together with the column of %s.', note.tables),
+                  HINT = 'Adopt the inherited column instead: ' || note.commands;
+    END IF;
+    description := facts.description;
+    type := facts.type;
+END
+$$;
+COMMENT ON FUNCTION snowflake_adopt_target(regclass, name, boolean) IS
+    'description of the table and type of the column, for snowflake_adopt(); an error if the column cannot be adopted';
+
+-- Raises an error if code of roles that the caller does not trust could run with the privileges of the caller.
+-- `trusting_call` is the call in which the caller names an owner as trusted, up to the name.
+CREATE FUNCTION snowflake_adopt_check_owners(
+    adopted_table regclass, adopted_column name, widens boolean, trusted_owner regrole, trusting_call text
+) RETURNS void
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    caller CONSTANT regrole := quote_ident(current_user)::regrole;
+    names text;
+    note record;
+BEGIN
+    SELECT string_agg(DISTINCT relation_name, ', ') INTO names
+    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+    WHERE NOT is_owned AND (is_adopted OR NOT is_bigint);
+    IF names IS NOT NULL THEN
+        RAISE EXCEPTION 'must be owner of %', names
+            USING ERRCODE = 'insufficient_privilege',
+                  DETAIL = 'The tables whose foreign keys reference the column, and their partitions, are altered as well.',
+                  HINT = 'Repeat the call as the role that owns all these tables.';
+    END IF;
+
+    -- The owners are checked before any table is queried, because planning a query evaluates index expressions.
+    SELECT string_agg(format('%s (%s)', description, owner), ', ' ORDER BY description COLLATE "C")
+               FILTER (WHERE is_strange) AS tables,
+           CASE WHEN count(DISTINCT owner) = 1 THEN
+                    format('Connect as %s and call the function again. Alternatively, if you trust the code in the tables of %1$s:',
+                           min(owner::text))
+                WHEN count(DISTINCT owner) FILTER (WHERE is_strange) = 1 THEN
+                    format('Drop the foreign keys between the tables. Alternatively, if you trust the code in the tables of %s:',
+                           min(owner::text) FILTER (WHERE is_strange))
+           END AS choices,
+           min(owner::text) FILTER (WHERE is_strange) AS stranger
+    INTO note
+    FROM (
+        SELECT *, owner NOT IN (caller, coalesce(trusted_owner, caller)) AS is_strange
+        FROM @extschema@.snowflake_adopt_owners(adopted_table, adopted_column, widens)
+    ) AS concerned;
+    IF note.tables IS NOT NULL THEN
+        RAISE EXCEPTION 'not all affected tables belong to role %', caller
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = format('Tables of other roles: %s. Code in their constraints, indexes and defaults would run with '
+                                  'the privileges of %s.', note.tables, caller),
+                  HINT = coalesce(
+                      note.choices || ' ' || trusting_call || quote_literal(note.stranger) || ');',
+                      'Change the owners so that all tables have the same owner (ALTER TABLE ... OWNER TO ...), or drop the '
+                      'foreign keys between the tables.');
+    END IF;
+    -- The statements and the query for the highest value refer to tables by name. Before they run, the owner of a
+    -- schema can replace a table by another table or a view, whose code would run with the privileges of a
+    -- superuser.
+    SELECT string_agg(DISTINCT format('%s (%s)', pg_describe_object('pg_namespace'::regclass, place.oid, 0),
+                                      place.owner), ', ')
+    INTO names
+    FROM (
+        SELECT namespace.oid, CASE WHEN namespace.nspowner = 'pg_database_owner'::regrole THEN database.datdba
+                                   ELSE namespace.nspowner END::regrole AS owner
+        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
+        JOIN pg_class AS class ON class.oid = involved.relation
+        JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+        JOIN pg_database AS database ON database.datname = current_database()
+    ) AS place
+    JOIN pg_roles AS owner ON owner.oid = place.owner AND NOT owner.rolsuper
+    JOIN pg_roles AS superuser ON superuser.oid = caller AND superuser.rolsuper
+    WHERE place.owner <> coalesce(trusted_owner, caller);
+    IF names IS NOT NULL THEN
+        RAISE EXCEPTION 'not all schemas of the affected tables belong to superusers'
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = format('Schemas of other roles: %s. The owner of a schema can replace a table while the '
+                                  'statements run with the privileges of %s.', names, caller),
+                  HINT = 'Connect as the owner of the tables, or temporarily change the owner of the schemas to a '
+                         'superuser: ALTER SCHEMA ... OWNER TO ...;';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_adopt_check_owners(regclass, name, boolean, regrole, text) IS
+    'refuses tables and schemas of roles that the caller does not trust, for snowflake_adopt()';
+
 CREATE FUNCTION snowflake_adopt_plan(
     adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole, generator text
 )
@@ -46,63 +197,7 @@ BEGIN
                   HINT = 'Use ''snowflake'', or ''segment:'' followed by the name of a segment, which has 1 to 255 bytes.';
     END IF;
 
-    -- Check whether this column can be adopted at all.
-    SELECT class.relkind, class.relnamespace, attribute.attnum, attribute.attgenerated,
-           coalesce(nullif(type.typbasetype, 0), type.oid) AS type,
-           pg_describe_object('pg_class'::regclass, class.oid, 0) AS description
-    INTO target
-    FROM pg_class AS class
-    LEFT JOIN pg_attribute AS attribute
-      ON attribute.attrelid = class.oid AND attribute.attname = adopted_column AND NOT attribute.attisdropped
-    LEFT JOIN pg_type AS type ON type.oid = attribute.atttypid
-    WHERE class.oid = adopted_table;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'table with OID % does not exist', adopted_table::oid USING ERRCODE = 'undefined_table';
-    ELSIF target.relkind NOT IN ('r', 'p') THEN
-        RAISE EXCEPTION '% is not a table', target.description
-            USING ERRCODE = 'wrong_object_type', HINT = 'Specify the table that contains the rows.';
-    ELSIF adopted_table::oid < 16384 THEN
-        RAISE EXCEPTION '% is a system table', target.description USING ERRCODE = 'wrong_object_type';
-    ELSIF pg_is_other_temp_schema(target.relnamespace) THEN
-        RAISE EXCEPTION '% is a temporary table of another session', target.description
-            USING ERRCODE = 'wrong_object_type';
-    ELSIF target.attnum IS NULL THEN
-        RAISE EXCEPTION 'column "%" of % does not exist', adopted_column, target.description
-            USING ERRCODE = 'undefined_column';
-    ELSIF target.attnum < 0 THEN
-        RAISE EXCEPTION 'column "%" of % is a system column', adopted_column, target.description
-            USING ERRCODE = 'feature_not_supported';
-    ELSIF target.attgenerated <> '' THEN
-        RAISE EXCEPTION 'column "%" of % is a generated column', adopted_column, target.description
-            USING ERRCODE = 'feature_not_supported', HINT = 'Adopt the column from which the values are computed.';
-    ELSIF target.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN
-        RAISE EXCEPTION 'column "%" of % is of type %, not an integer', adopted_column, target.description,
-            format_type(target.type, NULL)
-            USING ERRCODE = 'datatype_mismatch',
-                  HINT = CASE
-                      WHEN target.type = 'numeric'::regtype
-                      THEN format('If all values are integers: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;',
-                                  adopted_table, adopted_column)
-                      ELSE format('Add a column for a new key: ALTER TABLE %s ADD COLUMN new_id bigint; Then assign IDs to '
-                                  'the rows, change the references and the primary key, and drop column %I. For all steps, '
-                                  'see "Migrating from UUIDs" in the documentation.',
-                                  adopted_table, adopted_column)
-                  END;
-    END IF;
-
-    SELECT string_agg(relation_name, ' and ' ORDER BY relation_name) AS tables,
-           string_agg(format('SELECT %s.snowflake_adopt(%L, %L);', '@extschema@', relation_name, column_name), ' '
-                      ORDER BY relation_name) AS commands
-    INTO note
-    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
-    WHERE is_adopted AND is_root
-    HAVING NOT bool_or(relation = adopted_table);
-    IF FOUND THEN
-        RAISE EXCEPTION 'column "%" of % is inherited', adopted_column, target.description
-            USING ERRCODE = 'wrong_object_type',
-                  DETAIL = format('The column can be altered only together with the column of %s.', note.tables),
-                  HINT = 'Adopt the inherited column instead: ' || note.commands;
-    END IF;
+    target := @extschema@.snowflake_adopt_target(adopted_table, adopted_column, widens);
 
     -- Check that new rows will get IDs. A call for an ID may wait, so the check is made before the locks are acquired.
     IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -144,69 +239,11 @@ BEGIN
     -- Before a table is locked, other sessions can add foreign keys or children, or change the owner. Therefore, the
     -- last iteration repeats all checks while all locks are held.
     LOOP
-        SELECT string_agg(DISTINCT relation_name, ', ') INTO names
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
-        WHERE NOT is_owned AND (is_adopted OR NOT is_bigint);
-        IF names IS NOT NULL THEN
-            RAISE EXCEPTION 'must be owner of %', names
-                USING ERRCODE = 'insufficient_privilege',
-                      DETAIL = 'The tables whose foreign keys reference the column, and their partitions, are altered as well.',
-                      HINT = 'Call snowflake_adopt() as the role that owns all these tables.';
-        END IF;
-
-        -- The owners are checked before any table is queried, because planning a query evaluates index expressions.
-        SELECT string_agg(format('%s (%s)', description, owner), ', ' ORDER BY description COLLATE "C")
-                   FILTER (WHERE is_strange) AS tables,
-               CASE WHEN count(DISTINCT owner) = 1 THEN
-                        format('Connect as %s and call the function again. Alternatively, if you trust the code in the tables of %1$s:',
-                               min(owner::text))
-                    WHEN count(DISTINCT owner) FILTER (WHERE is_strange) = 1 THEN
-                        format('Drop the foreign keys between the tables. Alternatively, if you trust the code in the tables of %s:',
-                               min(owner::text) FILTER (WHERE is_strange))
-               END AS choices,
-               min(owner::text) FILTER (WHERE is_strange) AS stranger
-        INTO note
-        FROM (
-            SELECT *, owner NOT IN (caller, coalesce(trusted_owner, caller)) AS is_strange
-            FROM @extschema@.snowflake_adopt_owners(adopted_table, adopted_column, widens)
-        ) AS concerned;
-        IF note.tables IS NOT NULL THEN
-            RAISE EXCEPTION 'not all affected tables belong to role %', caller
-                USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('Tables of other roles: %s. Code in their constraints, indexes and defaults would run with '
-                                      'the privileges of %s.', note.tables, caller),
-                      HINT = coalesce(
-                          note.choices ||
-                              format(' SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => %L);', '@extschema@',
-                                     adopted_table, adopted_column, (NOT for_execution)::text, note.stranger),
-                          'Change the owners so that all tables have the same owner (ALTER TABLE ... OWNER TO ...), or drop the '
-                          'foreign keys between the tables.');
-        END IF;
-        -- The statements and the query for the highest value refer to tables by name. Before they run, the owner of a
-        -- schema can replace a table by another table or a view, whose code would run with the privileges of a
-        -- superuser.
-        SELECT string_agg(DISTINCT format('%s (%s)', pg_describe_object('pg_namespace'::regclass, place.oid, 0),
-                                          place.owner), ', ')
-        INTO names
-        FROM (
-            SELECT namespace.oid, CASE WHEN namespace.nspowner = 'pg_database_owner'::regrole THEN database.datdba
-                                       ELSE namespace.nspowner END::regrole AS owner
-            FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
-            JOIN pg_class AS class ON class.oid = involved.relation
-            JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
-            JOIN pg_database AS database ON database.datname = current_database()
-        ) AS place
-        JOIN pg_roles AS owner ON owner.oid = place.owner AND NOT owner.rolsuper
-        JOIN pg_roles AS superuser ON superuser.oid = caller AND superuser.rolsuper
-        WHERE place.owner <> coalesce(trusted_owner, caller);
-        IF names IS NOT NULL THEN
-            RAISE EXCEPTION 'not all schemas of the affected tables belong to superusers'
-                USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('Schemas of other roles: %s. The owner of a schema can replace a table while the '
-                                      'statements run with the privileges of %s.', names, caller),
-                      HINT = 'Connect as the owner of the tables, or temporarily change the owner of the schemas to a '
-                             'superuser: ALTER SCHEMA ... OWNER TO ...;';
-        END IF;
+        PERFORM @extschema@.snowflake_adopt_check_owners(
+            adopted_table, adopted_column, widens, trusted_owner,
+            format('SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => ', '@extschema@', adopted_table,
+                   adopted_column, (NOT for_execution)::text)
+        );
         EXIT WHEN NOT for_execution;
 
         -- The adopted table comes last, because an INSERT locks the referencing table before the referenced
@@ -328,7 +365,9 @@ BEGIN
         RAISE NOTICE 'column "%" of % has already been adopted', adopted_column, target.description;
         RETURN;
     END IF;
-    FOR note IN SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column, widens, default_in_catalog) LOOP
+    FOR note IN
+        SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column, widens, default_in_catalog, true)
+    LOOP
         IF note.is_warning THEN
             RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
         ELSE

@@ -5,7 +5,8 @@
 -- Names of PostgreSQL objects are not schema-qualified here, because each function sets search_path, which starts with
 -- pg_catalog.
 
--- Numbers of a segment do not require wider columns. If `widens` is false, all columns are treated as bigint.
+-- Numbers of a segment do not require wider columns. If `widens` is false, all columns are treated as bigint. So
+-- are columns of type snowflake.
 --
 -- Columns are identified by name. Their numbers can differ between a parent and its partitions or children.
 CREATE FUNCTION snowflake_adopt_columns(adopted_table regclass, adopted_column name, widens boolean)
@@ -48,7 +49,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                   CASE WHEN class.relnamespace = pg_my_temp_schema() THEN 'pg_temp' ELSE namespace.nspname END,
                   class.relname),
            class.relkind, attribute.attnum, attribute.attname, attribute.atttypid,
-           NOT widens OR 'bigint'::regtype IN (type.oid, type.typbasetype),
+           NOT widens OR coalesce(nullif(type.typbasetype, 0), type.oid)
+               IN ('bigint'::regtype, '@extschema@.snowflake'::regtype),
            bool_or(found.is_adopted),
            attribute.attinhcount = 0,
            pg_has_role(class.relowner, 'USAGE')
@@ -296,8 +298,10 @@ $$;
 COMMENT ON FUNCTION snowflake_adopt_obstacles(regclass, name, boolean) IS
     'obstacles to the statements, and the remedies, for snowflake_adopt()';
 
+-- `new_default` is the default expression in the form in which PostgreSQL shows it. If `rewrites` is false, the columns
+-- become bigint without rewriting the tables.
 CREATE FUNCTION snowflake_adopt_notes(
-    adopted_table regclass, adopted_column name, widens boolean, new_default text
+    adopted_table regclass, adopted_column name, widens boolean, new_default text, rewrites boolean
 )
 RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -318,6 +322,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            'Set lock_timeout, so that other sessions do not queue behind a waiting lock request. Afterwards, run ANALYZE on '
            'the tables.'
     FROM widened
+    WHERE rewrites
     HAVING count(*) > 0
 
     UNION ALL
@@ -383,5 +388,5 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE NOT is_identity AND used_by IS NOT NULL;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name, boolean, text) IS
+COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name, boolean, text, boolean) IS
     'notices and warnings about the statements, for snowflake_adopt()';

@@ -37,6 +37,8 @@ COMMENT ON FUNCTION snowflake_nextval() IS
     'next snowflake ID of this server';
 COMMENT ON FUNCTION snowflake_batch(int) IS
     'next 1 to 1000000 snowflake IDs of this server';
+COMMENT ON FUNCTION snowflake_block(int) IS
+    'first of several consecutive snowflake IDs of this server';
 COMMENT ON FUNCTION snowflake_currval() IS
     'last snowflake ID taken by this session';
 COMMENT ON FUNCTION snowflake_decode(bigint) IS

@@ -16,10 +16,11 @@ COMMENT ON FUNCTION snowflake_internal.refuse_refresh() IS
 
 -- The horizon of each track, one row for each track that has a horizon. The server overwrites the rows in place. See
 -- src/pg/rows.rs.
-CREATE MATERIALIZED VIEW snowflake_internal.horizon (track, clock_seq, horizon_us) USING heap AS
-    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8
+CREATE MATERIALIZED VIEW snowflake_internal.horizon (format, track, clock_seq, horizon_us) USING heap AS
+    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.horizon IS 'durable horizons of snowflake IDs; do not modify';
+COMMENT ON COLUMN snowflake_internal.horizon.format IS 'format of the row; an older library uses no row of a newer format';
 COMMENT ON COLUMN snowflake_internal.horizon.track IS
     'track: 0 for all layouts; 1 for layouts with a clock sequence, after the clock was set back';
 COMMENT ON COLUMN snowflake_internal.horizon.clock_seq IS 'value of the clock sequence on this track';
@@ -29,12 +30,15 @@ COMMENT ON COLUMN snowflake_internal.horizon.horizon_us IS
 -- The identities under which this server has issued IDs. The keeper writes the row of an identity before the server
 -- issues the first ID under this identity. src/keeper/store.rs explains why this relation is not a table.
 -- core/src/used.rs describes the meaning of the rows.
-CREATE MATERIALIZED VIEW snowflake_internal.used_identity (datacenter_id, worker_id, clock_seq, used_until_us, noted_at) USING heap AS
-    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8,
-           NULL::pg_catalog.timestamptz
+CREATE MATERIALIZED VIEW snowflake_internal.used_identity (
+    format, datacenter_id, worker_id, clock_seq, used_until_us, noted_at
+) USING heap AS
+    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4,
+           NULL::pg_catalog.int8, NULL::pg_catalog.timestamptz
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.used_identity IS
     'identities under which this server has issued snowflake IDs; do not modify';
+COMMENT ON COLUMN snowflake_internal.used_identity.format IS 'format of the row; an older library uses no row of a newer format';
 COMMENT ON COLUMN snowflake_internal.used_identity.datacenter_id IS 'datacenter ID; -1 in the row for all identities without their own row';
 COMMENT ON COLUMN snowflake_internal.used_identity.worker_id IS 'worker ID; -1 in the row for all identities without their own row';
 COMMENT ON COLUMN snowflake_internal.used_identity.clock_seq IS

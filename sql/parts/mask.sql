@@ -24,13 +24,24 @@ CREATE TABLE snowflake_mask_key (
         ),
     key bytea NOT NULL
         CONSTRAINT snowflake_mask_key_has_16_bytes CHECK (pg_catalog.octet_length(key) OPERATOR(pg_catalog.=) 16),
-    created_at timestamptz NOT NULL DEFAULT pg_catalog.now()
+    created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
+    next_key bytea
+        CONSTRAINT snowflake_mask_key_next_has_16_bytes CHECK (pg_catalog.octet_length(next_key) OPERATOR(pg_catalog.=) 16),
+    previous_key bytea
+        CONSTRAINT snowflake_mask_key_previous_has_16_bytes CHECK (pg_catalog.octet_length(previous_key) OPERATOR(pg_catalog.=) 16),
+    switched_at timestamptz,
+    CONSTRAINT snowflake_mask_key_has_two_keys_at_most CHECK (next_key IS NULL OR previous_key IS NULL)
 );
 COMMENT ON TABLE snowflake_mask_key IS
     'secret keys of masked snowflake IDs; included in every dump and backup of the database';
 COMMENT ON COLUMN snowflake_mask_key.name IS 'name of the key, the argument of snowflake_mask_named() and snowflake_unmask_named()';
 COMMENT ON COLUMN snowflake_mask_key.key IS 'key, 16 random bytes; if the key is lost, IDs masked with the key cannot be read';
-COMMENT ON COLUMN snowflake_mask_key.created_at IS 'time at which the key was stored';
+COMMENT ON COLUMN snowflake_mask_key.created_at IS 'time at which the name was stored';
+COMMENT ON COLUMN snowflake_mask_key.next_key IS
+    'key that will replace the key; public IDs and UUIDs made with it are already read; set by snowflake_prepare_mask_key()';
+COMMENT ON COLUMN snowflake_mask_key.previous_key IS
+    'key that was replaced; public IDs and UUIDs made with it are still read; removed by snowflake_drop_previous_mask_key()';
+COMMENT ON COLUMN snowflake_mask_key.switched_at IS 'time at which the key replaced the previous key';
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '');
 
 -- A role can mask IDs with a key without the privilege to read the key: snowflake_mask_named() calls this function for
@@ -40,9 +51,11 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '')
 CREATE FUNCTION snowflake_mask_key_of(key_name text) RETURNS bytea
     STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     LANGUAGE sql
-    RETURN coalesce((SELECT k.key FROM @extschema@.snowflake_mask_key AS k
+    RETURN coalesce((SELECT k.key OPERATOR(pg_catalog.||) coalesce(k.previous_key, k.next_key, '')
+                     FROM @extschema@.snowflake_mask_key AS k
                      WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_of.key_name), '');
-COMMENT ON FUNCTION snowflake_mask_key_of(text) IS 'named key of table snowflake_mask_key, or an empty key if there is no such name; internal';
+COMMENT ON FUNCTION snowflake_mask_key_of(text) IS
+    'named key of table snowflake_mask_key, followed by its previous or next key, or an empty key if there is no such name; internal';
 
 -- These functions do not overload snowflake_mask and snowflake_unmask, because PostgreSQL resolves an untyped literal
 -- as text rather than bytea, and would treat a key as a name.

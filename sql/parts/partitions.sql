@@ -52,7 +52,7 @@ BEGIN
                WHEN p.partstrat = 'h' THEN 'It is partitioned by HASH.'
                WHEN p.partnatts > 1 THEN format('Its partition key has %s columns.', p.partnatts)
                WHEN a.attname IS NULL THEN 'Its partition key is an expression.'
-               WHEN a.atttypid <> 'bigint'::regtype
+               WHEN a.atttypid NOT IN ('bigint'::regtype, '@extschema@.snowflake'::regtype)
                    THEN format('Its partition key "%s" is of type %s.', a.attname, format_type(a.atttypid, a.atttypmod))
            END
     INTO place, table_name, problem
@@ -67,7 +67,7 @@ BEGIN
     ELSIF problem IS NOT NULL THEN
         RAISE EXCEPTION 'table "%" is not partitioned by ranges of a bigint', table_name
             USING ERRCODE = 'wrong_object_type', DETAIL = problem,
-                  HINT = 'Create it with PARTITION BY RANGE (id), where id is a bigint column.';
+                  HINT = 'Create it with PARTITION BY RANGE (id), where id is a column of type bigint or snowflake.';
     END IF;
 
     IF layout IS NULL THEN

@@ -24,7 +24,7 @@ COMMENT ON FUNCTION snowflake_segments_in_use() IS
 COMMENT ON VIEW snowflake_segments IS
     'segments that were used on this server since the server was started';
 COMMENT ON COLUMN snowflake_segments.name IS 'name of the segment';
-COMMENT ON COLUMN snowflake_segments.state IS 'state of the segment on this server: asked, open, unknown, dropped, lost, closed, exhausted, busy, ahead, invalid, no registry, permission denied';
+COMMENT ON COLUMN snowflake_segments.state IS 'state of the segment on this server: asked, open, unknown, dropped, lost, closed, exhausted, busy, ahead, invalid, no registry, permission denied, registry too old, server too old';
 COMMENT ON COLUMN snowflake_segments.position IS 'next number; NULL if this server holds no numbers';
 COMMENT ON COLUMN snowflake_segments.range_end IS 'last number of the current range';
 COMMENT ON COLUMN snowflake_segments.next_range IS 'first number of the next range; NULL if this server holds no next range';
@@ -40,14 +40,15 @@ COMMENT ON COLUMN snowflake_segments.problem IS 'reason why the registry grants 
 -- number of the range. See src/segment/taken.rs. No column is NULL, so that a row can be overwritten in place. The
 -- values -1 and the UUID of zeros stand for NULL.
 CREATE MATERIALIZED VIEW snowflake_internal.segment_taken (
-    name, until_value, registry_id, period_key, period_starts_us,
+    format, name, until_value, registry_id, period_key, period_starts_us,
     next_until_value, next_registry_id, next_period_key, next_period_starts_us
 ) USING heap AS
-    SELECT NULL::pg_catalog.bytea, NULL::pg_catalog.int8, NULL::pg_catalog.uuid, NULL::pg_catalog.int8, NULL::pg_catalog.int8,
+    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.bytea, NULL::pg_catalog.int8, NULL::pg_catalog.uuid, NULL::pg_catalog.int8, NULL::pg_catalog.int8,
            NULL::pg_catalog.int8, NULL::pg_catalog.uuid, NULL::pg_catalog.int8, NULL::pg_catalog.int8
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.segment_taken IS
     'highest numbers of segments that this server has received; do not modify';
+COMMENT ON COLUMN snowflake_internal.segment_taken.format IS 'format of the row; an older library uses no row of a newer format';
 COMMENT ON COLUMN snowflake_internal.segment_taken.name IS 'name of the segment, in UTF-8';
 COMMENT ON COLUMN snowflake_internal.segment_taken.until_value IS
     'highest number that this server has received in its current period; -1 if it has received no number';

@@ -21,7 +21,7 @@ CREATE FUNCTION snowflake_internal.segment_grant_changed() RETURNS trigger
     VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_grant_changed';
 COMMENT ON FUNCTION snowflake_internal.segment_grant_changed() IS
     'makes all sessions read table segment_grant again; internal';
--- Changes by replication and by a restore must be noticed as well. Replication fires only triggers for each row.
+-- Changes by sessions that do not fire ordinary triggers must be noticed as well.
 -- TRUNCATE needs no trigger, because it changes the definition of the table.
 CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON snowflake_internal.segment_grant
     FOR EACH ROW EXECUTE FUNCTION snowflake_internal.segment_grant_changed();

@@ -105,6 +105,9 @@ CREATE TABLE snowflake_registry.settings (
     quarantine_reason text,
     frozen_until timestamptz,
     requests text[] NOT NULL DEFAULT '{}',
+    -- The format of all tables of the registry. If a dump of a newer version is restored, the error shows the name of the
+    -- constraint.
+    format int NOT NULL DEFAULT 1 CONSTRAINT these_rows_need_another_version_of_the_registry CHECK (format = 1),
     -- Servers reject longer leases. The interval must not contain days, because a day may have 25 hours.
     CHECK (lease BETWEEN '1 second' AND '24 hours' AND extract(day FROM lease) = 0
            AND extract(month FROM lease) = 0),
@@ -159,6 +162,7 @@ COMMENT ON COLUMN snowflake_registry.settings.frozen_until IS
 COMMENT ON COLUMN snowflake_registry.settings.requests IS
     'random names of the calls of freeze(), unfreeze() and reserve(); servers present the last name, so that the registry '
     'detects a lost call';
+COMMENT ON COLUMN snowflake_registry.settings.format IS 'format of the tables of the registry';
 
 CREATE TABLE snowflake_registry.lease (
     datacenter_id int NOT NULL CHECK (datacenter_id >= 0),
@@ -585,6 +589,27 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.read_facts(jsonb) IS
     'extracts the facts that a server reports about itself; omits invalid values';
 
+-- Each request contains the number of its protocol, and is answered in that protocol. A version that changes the meaning
+-- of requests or answers raises "highest". It raises "lowest" only if it can no longer serve the older callers.
+CREATE FUNCTION snowflake_registry.refuse_protocol(protocol jsonb, OUT outcome text, OUT detail text)
+IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    lowest CONSTANT int := 1;
+    highest CONSTANT int := 1;
+    -- A request without a number has protocol 1. A value that is not a number can only be that of a later version.
+    said CONSTANT text := coalesce(nullif(protocol::text, 'null'), '1');
+    number CONSTANT int := CASE WHEN said COLLATE "C" ~ '^[0-9]{1,9}$' THEN said::int ELSE 2147483647 END;
+BEGIN
+    IF number NOT BETWEEN lowest AND highest THEN
+        outcome := CASE WHEN number > highest THEN 'registry too old' ELSE 'caller too old' END;
+        detail := format('the request has protocol %s, and the registry knows protocols %s to %s',
+                         left(said, 20), lowest, highest);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.refuse_protocol(jsonb) IS
+    'tests whether the registry knows the protocol of a request; if not, returns the outcome of the answer';
+
 -- A managed service may deny access to these facts. In this case, the values are always NULL.
 CREATE FUNCTION snowflake_registry.place(
     OUT system_identifier bigint, OUT database_oid oid, OUT timeline int
@@ -872,6 +897,10 @@ BEGIN
             shown.ahead_value := nullif(parts[4], '');
             shown.serial := parts[5];
             parts := parts[6:];
+        ELSE
+            -- A newer version of this registry has signed the token, and the registry was set back since then. What was
+            -- granted is not known, so the token counts as a lost request, after which an administrator has to check.
+            parts := ARRAY['token ' || parts[1], NULL];
         END IF;
         shown.last_request := parts[1];
         shown.frozen_until := CASE WHEN parts[2] = 'infinity' THEN timestamptz 'infinity'
@@ -902,7 +931,9 @@ DECLARE
 BEGIN
     SELECT * INTO registry FROM snowflake_registry.settings;
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
-        IF snowflake_registry.is_request_lost(shown, registry) THEN
+        IF shown.serial IS NULL AND snowflake_registry.is_request_lost(shown, registry) THEN
+            RETURN 'a newer version of this registry has signed a token, and the registry was set back since then';
+        ELSIF snowflake_registry.is_request_lost(shown, registry) THEN
             RETURN 'a server knows of a call of freeze(), unfreeze() or reserve(), and the registry does not';
         ELSIF shown.serial > registry.serial THEN
             RETURN format('a server knows of %s grants, and the registry knows of %s', shown.serial, registry.serial);
@@ -1173,7 +1204,7 @@ BEGIN
         known.waits := known.waits - greatest(least(moment - known.counted_at, '1 minute'), '0');
     END IF;
     IF known.witnesses AND NOT known.is_proved AND NOT known.is_witnessed
-       AND EXISTS (SELECT FROM snowflake_registry.read_tokens(tokens)) THEN
+       AND EXISTS (SELECT FROM snowflake_registry.read_tokens(tokens) AS shown WHERE shown.serial IS NOT NULL) THEN
         known.is_witnessed := true;
         -- A refused server waits for at least half a second before its next request, and may have to connect first.
         known.waits := greatest(least(known.waits, 2.5 * greatest(known.renew_every, '1 second')), '1 microsecond');
@@ -1248,6 +1279,14 @@ BEGIN
         LOCK TABLE snowflake_registry.settings IN ROW SHARE MODE;
     END IF;
     SELECT * INTO opened FROM snowflake_registry.settings;
+    IF NOT FOUND AND EXISTS (SELECT FROM snowflake_registry.signing_key) THEN
+        -- Without the row, a loss of commits cannot be detected.
+        RAISE EXCEPTION 'the row of table "settings" of the registry is missing'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'The registry has a signing key, which is created together with the row. A dump may have been restored in part.',
+                  HINT = 'Drop the extension, create it in the version of the dump, and restore the dump with the option --exit-on-error. '
+                         'Then run ALTER EXTENSION snowflake_id_registry UPDATE;';
+    END IF;
     IF opened.server_started IS DISTINCT FROM pg_postmaster_start_time() THEN
         -- Other sessions held the lock, so the start was not recorded. This call behaves as if it had been recorded.
         opened := snowflake_registry.after_restart(opened);
@@ -1278,7 +1317,7 @@ COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'makes DROP EXTENSION fa
 -- Fills in the common columns of an answer, and refuses servers in cases that can be detected without a lock. If the
 -- server is not refused, outcome is NULL.
 CREATE FUNCTION snowflake_registry.begin_answer(
-    registry_id uuid, clock bigint, round_trip bigint,
+    registry_id uuid, clock bigint, round_trip bigint, protocol jsonb,
     OUT answer snowflake_registry.answer, OUT clock_offset bigint
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1297,7 +1336,10 @@ BEGIN
         clock_offset := greatest(least(begin_answer.clock, 4611686018427387904), -4611686018427387904)
             - answer.registry_clock + greatest(least(begin_answer.round_trip, furthest), 0) / 2;
     END IF;
-    IF begin_answer.registry_id IS NOT NULL
+    SELECT * INTO answer.outcome, answer.detail FROM snowflake_registry.refuse_protocol(begin_answer.protocol);
+    IF answer.outcome IS NOT NULL THEN
+        RETURN;
+    ELSIF begin_answer.registry_id IS NOT NULL
        AND begin_answer.registry_id IS DISTINCT FROM known.registry_id THEN
         answer.outcome := 'foreign';
         answer.detail := format('this registry is %s, not %s', coalesce(known.registry_id::text, 'a new one'),
@@ -1313,8 +1355,8 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.begin_answer(uuid, bigint, bigint) IS
-    'starts an answer: fills in the common columns, and refuses a server with another registry or a different clock';
+COMMENT ON FUNCTION snowflake_registry.begin_answer(uuid, bigint, bigint, jsonb) IS
+    'starts an answer: fills in the common columns, and refuses a server with another protocol, registry or clock';
 
 -- Functions for servers -----------------------------------------------------------------------------------
 
@@ -1353,7 +1395,8 @@ BEGIN
     END IF;
     SELECT * INTO said FROM snowflake_registry.read_facts(acquire.facts);
     SELECT * INTO begun
-    FROM snowflake_registry.begin_answer(acquire.registry_id, acquire.clock, acquire.round_trip);
+    FROM snowflake_registry.begin_answer(acquire.registry_id, acquire.clock, acquire.round_trip,
+                                         acquire.facts -> 'protocol');
     answer := begun.answer;
     IF answer.outcome IS NOT NULL THEN
         -- The tokens of a refused server also count.
@@ -1578,7 +1621,8 @@ BEGIN
     END IF;
     SELECT * INTO said FROM snowflake_registry.read_facts(renew.facts);
     SELECT * INTO begun
-    FROM snowflake_registry.begin_answer(renew.registry_id, renew.clock, renew.round_trip);
+    FROM snowflake_registry.begin_answer(renew.registry_id, renew.clock, renew.round_trip,
+                                         renew.facts -> 'protocol');
     answer := begun.answer;
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
@@ -1706,7 +1750,8 @@ BEGIN
     SELECT * INTO said FROM snowflake_registry.read_facts(release.facts);
     -- The clock of the holder does not matter.
     answer := (snowflake_registry.begin_answer(
-        release.registry_id, snowflake_registry.microseconds(statement_timestamp()), 0)).answer;
+        release.registry_id, snowflake_registry.microseconds(statement_timestamp()), 0,
+        release.facts -> 'protocol')).answer;
     registry := snowflake_registry.open_registry(false, said.tokens, false, release.lease_id);
     -- The tokens of a refused holder also count.
     IF answer.outcome IS NOT NULL THEN
@@ -2359,13 +2404,20 @@ BEGIN
         WHERE jsonb_typeof(token) = 'string'
         LIMIT 64
     ) AS shown;
-    IF take_ranges.registry_id IS NOT NULL
+    SELECT refused.outcome, refused.detail INTO about.outcome, about.detail
+    FROM jsonb_array_elements(take_ranges.requests) AS element,
+         LATERAL snowflake_registry.refuse_protocol(element -> 'protocol') AS refused
+    WHERE refused.outcome IS NOT NULL
+    LIMIT 1;
+    IF about.outcome IS NULL AND take_ranges.registry_id IS NOT NULL
        AND take_ranges.registry_id IS DISTINCT FROM about.registry_id THEN
-        -- The tokens of a refused server also count.
-        PERFORM snowflake_registry.open_registry(false, evidence);
         about.outcome := 'foreign';
         about.detail := format('this registry is %s, not %s', coalesce(about.registry_id::text, 'a new one'),
                                take_ranges.registry_id);
+    END IF;
+    IF about.outcome IS NOT NULL THEN
+        -- The tokens of a refused server also count.
+        PERFORM snowflake_registry.open_registry(false, evidence);
         RETURN NEXT about;
         RETURN;
     END IF;

@@ -6,8 +6,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-use serde::Serialize;
-
 use crate::pg::server;
 
 /// Opens the file for reading. Returns `None` if the file does not exist.
@@ -40,13 +38,6 @@ pub fn replace(name: &str, contents: impl FnOnce(&File) -> io::Result<Vec<u8>>) 
     fs::rename(&temporary, path(name))?;
     File::open(server::data_directory())?.sync_all()?;
     Ok(file)
-}
-
-/// Returns the value as JSON, as the contents of a file.
-pub fn json(value: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut text = serde_json::to_string_pretty(value)?;
-    text.push('\n');
-    Ok(text.into())
 }
 
 pub fn path(name: &str) -> PathBuf {

@@ -11,3 +11,4 @@ pub mod rounds;
 pub mod start;
 pub mod stop;
 pub mod transaction;
+pub mod versions;

@@ -1,9 +1,9 @@
-//! `snowflake_nextval`, `snowflake_batch` and `snowflake_currval`.
+//! `snowflake_nextval`, `snowflake_batch`, `snowflake_block` and `snowflake_currval`.
 
 use std::num::NonZeroU64;
 
 use pgrx::prelude::*;
-use snowflake_id_core::{Generator, Reservation, Stall};
+use snowflake_id_core::{Field, Generator, Reservation, Stall};
 
 use super::session::{self, Session};
 use super::wait::WaitBudget;
@@ -142,6 +142,37 @@ fn refuse_hopeless(budget: &WaitBudget, count: NonZeroU64) -> Result<(), Error> 
     match session.wait_us(count) {
         Ok(wait_us) => budget.check(session.generator.layout(), wait_us),
         Err(stall) => wait_out(budget, session, stall),
+    }
+}
+
+#[pg_extern(volatile, parallel_safe)]
+fn snowflake_block(count: i32) -> i64 {
+    take_block(count).or_report()
+}
+
+/// Takes `count` consecutive IDs, and returns the first. The IDs are consecutive if they are in the same tick,
+/// and if the sequence is the lowest field of the layout.
+fn take_block(count: i32) -> Result<i64, Error> {
+    let budget = WaitBudget::new();
+    loop {
+        let session = session::current(&budget)?;
+        let layout = session.generator.layout();
+        let most = match layout.shift(Field::Sequence) {
+            0 => layout.max(Field::Sequence) + 1,
+            _ => 1,
+        };
+        let wanted = match u64::try_from(count).map(NonZeroU64::new) {
+            Ok(Some(wanted)) if wanted.get() <= most => wanted,
+            _ => return Err(Error::BlockCount { count, most, layout: *layout }),
+        };
+        match session.reserve_block(wanted) {
+            Ok(reservation) => {
+                let first = session.generator.first_id(reservation);
+                session::set_last_id(first + i64::from(count) - 1);
+                return Ok(first);
+            }
+            Err(stall) => wait_out(&budget, session, stall)?,
+        }
     }
 }
 

@@ -216,12 +216,26 @@ impl Session {
     /// Reserves up to `n` values.
     #[inline(always)] // As Slot::reserve.
     pub fn reserve(&self, n: NonZeroU64) -> Result<Reservation, Stall> {
-        let reservation = self.slot_in_use.slot.reserve(self.gate, &self.generator, clock::clock_us, n)?;
+        Ok(self.counted(self.slot_in_use.slot.reserve(self.gate, &self.generator, clock::clock_us, n)?))
+    }
+
+    /// Reserves `n` values of the same tick.
+    pub fn reserve_block(&self, n: NonZeroU64) -> Result<Reservation, Stall> {
+        Ok(self.counted(self.slot_in_use.slot.reserve_block(
+            self.gate,
+            &self.generator,
+            clock::clock_us,
+            n,
+        )?))
+    }
+
+    #[inline(always)] // As Slot::reserve.
+    fn counted(&self, reservation: Reservation) -> Reservation {
         self.uncounted.set(self.uncounted.get() + reservation.count());
         if self.slot_in_use.slot.horizon() != self.counted_at.get() {
             self.count_up();
         }
-        Ok(reservation)
+        reservation
     }
 
     #[cold]

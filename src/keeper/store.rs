@@ -31,15 +31,23 @@ use snowflake_id_core::used::{Scope, Use, Uses};
 
 use super::setup;
 use crate::background::transaction::Problem;
+use crate::background::versions::{FORMAT_COLUMN, check_rows};
 use crate::config;
 use crate::pg::relation::{self, Extension, Kind, Relation};
 use crate::pg::server;
 use crate::shared::history::HistoryWords;
 use crate::shared::memory;
 
-const HORIZON_COLUMNS: [(&CStr, pg_sys::Oid); 3] =
-    [(c"track", pg_sys::INT4OID), (c"clock_seq", pg_sys::INT4OID), (c"horizon_us", pg_sys::INT8OID)];
-const USED_COLUMNS: [(&CStr, pg_sys::Oid); 5] = [
+/// The format of the rows of both views. A version that changes their meaning raises the number.
+const FORMAT: i32 = 1;
+const HORIZON_COLUMNS: [(&CStr, pg_sys::Oid); 4] = [
+    FORMAT_COLUMN,
+    (c"track", pg_sys::INT4OID),
+    (c"clock_seq", pg_sys::INT4OID),
+    (c"horizon_us", pg_sys::INT8OID),
+];
+const USED_COLUMNS: [(&CStr, pg_sys::Oid); 6] = [
+    FORMAT_COLUMN,
     (c"datacenter_id", pg_sys::INT4OID),
     (c"worker_id", pg_sys::INT4OID),
     (c"clock_seq", pg_sys::INT4OID),
@@ -68,7 +76,7 @@ pub struct Stored {
 
 impl Store {
     /// Finds and locks the views. Returns `None` if the extension is not in this database.
-    pub fn lock() -> Option<Store> {
+    fn lock() -> Option<Store> {
         let extension = Extension::find(c"snowflake_id")?;
         let schema = relation::schema(c"snowflake_internal")?;
         Some(Store {
@@ -78,9 +86,13 @@ impl Store {
         })
     }
 
-    /// Like [`Store::lock`], but returns the problem to report if the extension is missing.
+    /// Like [`Store::lock`], but returns the problem to report if the extension is missing, or if a newer version has
+    /// written the rows.
     pub fn lock_or_report() -> Result<Store, Problem> {
-        Store::lock().ok_or_else(Problem::no_extension)
+        let store = Store::lock().ok_or_else(Problem::no_extension)?;
+        check_rows(store.horizon, "horizon", FORMAT)?;
+        check_rows(store.used_identity, "used_identity", FORMAT)?;
+        Ok(store)
     }
 
     /// Reads the stored state, and raises the high-water mark in `history` to the stored horizons. IDs may
@@ -96,7 +108,7 @@ impl Store {
     fn horizons(&self) -> [Horizon; TRACKS] {
         let mut horizons = [Horizon::NONE; TRACKS];
         self.horizon.for_each_row(HORIZON_COLUMNS, |row| {
-            if let [Some(track), Some(value), Some(until_us)] = row
+            if let [_, Some(track), Some(value), Some(until_us)] = row
                 && let Some(horizon) = horizons.get_mut(track.value())
             {
                 *horizon = Horizon::new(value.value() as u8, until_us.value() as i64);
@@ -108,7 +120,7 @@ impl Store {
     fn uses(&self) -> Uses {
         let mut uses = Uses::default();
         self.used_identity.for_each_row(USED_COLUMNS, |row| {
-            if let [Some(datacenter), Some(worker), Some(value), Some(until_us), _] = row {
+            if let [_, Some(datacenter), Some(worker), Some(value), Some(until_us), _] = row {
                 let part = |datum: pg_sys::Datum| u32::try_from(datum.value() as i32).ok();
                 let identity = part(datacenter).zip(part(worker));
                 uses.add([Use {
@@ -136,17 +148,18 @@ impl Store {
             let key = [part(|identity| identity.datacenter), part(|identity| identity.worker), value];
             let [datacenter, worker, value] = key.map(pg_sys::Datum::from);
             let now = pgrx::datum::datetime_support::now().into_datum().unwrap_or(pg_sys::Datum::null());
-            let row = [datacenter, worker, value, record.until_us.into(), now];
+            let row = [FORMAT.into(), datacenter, worker, value, record.until_us.into(), now];
             self.used_identity.overwrite(USED_COLUMNS, row, |row| {
                 key.iter()
-                    .zip(row)
+                    .zip(&row[1..])
                     .all(|(part, datum)| datum.is_some_and(|datum| datum.value() as i32 == *part))
             });
         }
         for (track, horizon) in horizons.into_iter().enumerate() {
             let Some(horizon) = horizon else { continue };
-            let row = [track.into(), i32::from(horizon.value()).into(), horizon.until_us().into()];
-            let is_it = |row: &[Option<pg_sys::Datum>; 3]| row[0].is_some_and(|datum| datum.value() == track);
+            let row =
+                [FORMAT.into(), track.into(), i32::from(horizon.value()).into(), horizon.until_us().into()];
+            let is_it = |row: &[Option<pg_sys::Datum>; 4]| row[1].is_some_and(|datum| datum.value() == track);
             self.horizon.overwrite(HORIZON_COLUMNS, row, is_it);
         }
     }
@@ -167,7 +180,8 @@ fn store_history() {
     if history.highest_us == 0 || server::current_database() != Some(config::database()) {
         return;
     }
-    if let Some(store) = Store::lock() {
+    // Rows of a newer version stay as they are.
+    if let Ok(store) = Store::lock_or_report() {
         let begun = tracks.map(|track| match track.begun.unwrap_or_default() {
             // The keeper was about to switch to this value.
             begun if ![0, begun.value].contains(&track.promised.value()) => {

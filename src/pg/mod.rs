@@ -2,6 +2,7 @@
 //! does not depend on the rest of this extension.
 
 pub mod backend_local;
+pub mod bigint;
 pub mod call;
 pub mod clock;
 pub mod condition;
@@ -10,6 +11,7 @@ pub mod function;
 pub mod helper;
 pub mod libpq;
 pub mod list;
+pub mod new_row;
 pub mod planned_call;
 pub mod process;
 pub mod random;

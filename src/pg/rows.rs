@@ -146,7 +146,13 @@ unsafe fn form<const N: usize>(
     // SAFETY: by this function's contract. Each of the two arrays has one element for each column.
     unsafe {
         let descriptor = (*relation).rd_att;
-        assert_eq!((*descriptor).natts as usize, N, "bug: the relation has other columns");
+        let count = (*descriptor).natts;
+        if count as usize != N {
+            let name = pgrx::name_data_to_str(&(*(*relation).rd_rel).relname);
+            error!(
+                "relation \"{name}\" has {count} columns, and this version of snowflake_id writes {N}: install the version with which the extension was last updated"
+            );
+        }
         pg_sys::heap_form_tuple(descriptor, values.as_mut_ptr(), nulls.as_mut_ptr())
     }
 }

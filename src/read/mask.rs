@@ -26,12 +26,12 @@ fn snowflake_unmask(masked: i64, key: &[u8]) -> i64 {
 
 #[pg_extern(stable, parallel_safe)]
 fn snowflake_mask_named(id: i64, key_name: TextBytes<'_>, fcinfo: pg_sys::FunctionCallInfo) -> i64 {
-    with_named_key(fcinfo, key_name.0, |key| mask(id, key)).or_report()
+    with_named_key(fcinfo, key_name.0, |named| mask(id, named.key())).or_report()
 }
 
 #[pg_extern(stable, parallel_safe)]
 fn snowflake_unmask_named(masked: i64, key_name: TextBytes<'_>, fcinfo: pg_sys::FunctionCallInfo) -> i64 {
-    with_named_key(fcinfo, key_name.0, |key| unmask(masked, key)).or_report()
+    with_named_key(fcinfo, key_name.0, |named| unmask(masked, named.only(key_name.0)?)).or_report()
 }
 
 #[pg_extern(name = "snowflake_mask", immutable, parallel_safe)]
@@ -61,7 +61,8 @@ fn snowflake_mask_named_digits(
     digits: i32,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> i64 {
-    with_named_key(fcinfo, key_name.0, |key| short_mask(id, key, Domain::digits(digits)?)).or_report()
+    with_named_key(fcinfo, key_name.0, |named| short_mask(id, named.key(), Domain::digits(digits)?))
+        .or_report()
 }
 
 #[pg_extern(name = "snowflake_mask_named", stable, parallel_safe)]
@@ -71,7 +72,8 @@ fn snowflake_mask_named_layout(
     layout: LayoutArgument,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> i64 {
-    with_named_key(fcinfo, key_name.0, |key| short_mask(id, key, Domain::layout(&layout.0)?)).or_report()
+    with_named_key(fcinfo, key_name.0, |named| short_mask(id, named.key(), Domain::layout(&layout.0)?))
+        .or_report()
 }
 
 #[pg_extern(name = "snowflake_unmask_named", stable, parallel_safe)]
@@ -81,7 +83,10 @@ fn snowflake_unmask_named_digits(
     digits: i32,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> i64 {
-    with_named_key(fcinfo, key_name.0, |key| short_unmask(masked, key, Domain::digits(digits)?)).or_report()
+    with_named_key(fcinfo, key_name.0, |named| {
+        short_unmask(masked, named.only(key_name.0)?, Domain::digits(digits)?)
+    })
+    .or_report()
 }
 
 #[pg_extern(name = "snowflake_unmask_named", stable, parallel_safe)]
@@ -91,8 +96,10 @@ fn snowflake_unmask_named_layout(
     layout: LayoutArgument,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> i64 {
-    with_named_key(fcinfo, key_name.0, |key| short_unmask(masked, key, Domain::layout(&layout.0)?))
-        .or_report()
+    with_named_key(fcinfo, key_name.0, |named| {
+        short_unmask(masked, named.only(key_name.0)?, Domain::layout(&layout.0)?)
+    })
+    .or_report()
 }
 
 #[inline]

@@ -58,14 +58,61 @@ pub fn checked(key: &[u8]) -> Result<&[u8; KEY_BYTES], Error> {
     key.try_into().map_err(|_| Error::KeyLength(key.len()))
 }
 
+/// A named key. While it is being changed, it has a second key, which was or will be its key: see
+/// `sql/parts/key_change.sql`.
+pub struct NamedKey {
+    key: Key,
+    second: Option<Key>,
+}
+
+impl NamedKey {
+    /// Returns the key that makes masks, public IDs and UUIDs.
+    #[inline]
+    pub fn key(&self) -> &[u8; KEY_BYTES] {
+        &self.key
+    }
+
+    /// Reads a public ID or a UUID, which has a tag. If the key does not accept the tag, tries the second key.
+    ///
+    /// # Errors
+    /// Returns the error of the first key.
+    #[inline]
+    pub fn read<T>(&self, read: impl Fn(&[u8; KEY_BYTES]) -> Result<T, Error>) -> Result<T, Error> {
+        let result = read(&self.key);
+        match (&result, &self.second) {
+            (Err(_), Some(second)) => read(second).or(result),
+            _ => result,
+        }
+    }
+
+    /// Returns the key that made a masked number. A masked number has no tag.
+    ///
+    /// # Errors
+    /// Returns an error if there are two keys, because one of them would return the ID of another row.
+    #[inline]
+    pub fn only(&self, name: &[u8]) -> Result<&[u8; KEY_BYTES], Error> {
+        match self.second {
+            None => Ok(&self.key),
+            Some(_) => Err(Error::TwoMaskKeys { name: shown(name) }),
+        }
+    }
+
+    /// Returns the key that the result of `snowflake_mask_key_of()` contains, or `None` if there is no such key.
+    fn of(keys: &[u8]) -> Option<NamedKey> {
+        let key = |bytes: &[u8]| <[u8; KEY_BYTES]>::try_from(bytes).map(Key::new).ok();
+        let (first, second) = keys.split_at_checked(KEY_BYTES)?;
+        Some(NamedKey { key: key(first)?, second: key(second) })
+    }
+}
+
 /// The names and keys that a call site has looked up, starting with the oldest entry.
-type Named = Mutex<Vec<(Box<[u8]>, Key)>>;
+type Named = Mutex<Vec<(Box<[u8]>, NamedKey)>>;
 
 /// Looks up a named key, and calls `action` with the key. A query looks up each named key only once for all rows.
 pub fn with_named_key<T>(
     fcinfo: pg_sys::FunctionCallInfo,
     name: &[u8],
-    action: impl FnOnce(&[u8; KEY_BYTES]) -> Result<T, Error>,
+    action: impl FnOnce(&NamedKey) -> Result<T, Error>,
 ) -> Result<T, Error> {
     // SAFETY: PostgreSQL passed fcinfo to the calling function, which remembers no other value.
     let (call, named) = unsafe {
@@ -87,14 +134,13 @@ pub fn with_named_key<T>(
     result
 }
 
-fn key_of(call: Call, name: &[u8]) -> Result<Key, Error> {
-    let key = call.text_to_bytea(c"snowflake_mask_key_of", name);
-    <[u8; KEY_BYTES]>::try_from(key).map(Key::new).map_err(|_| no_key(name))
+fn key_of(call: Call, name: &[u8]) -> Result<NamedKey, Error> {
+    NamedKey::of(call.text_to_bytea(c"snowflake_mask_key_of", name)).ok_or_else(|| no_key(name))
 }
 
 /// Returns the error for a name that no key has. The error hides a name that may itself be a key (see the constraint
 /// on names in `sql/parts/mask.sql`).
-fn no_key(name: &[u8]) -> Error {
+pub fn no_key(name: &[u8]) -> Error {
     if name.starts_with(b"\\x") || name.len() == KEY_BYTES {
         return Error::MaskKeyForName;
     }

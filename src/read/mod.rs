@@ -3,8 +3,10 @@
 
 mod decode;
 mod direct;
+mod generator_sql;
 mod guess;
 mod id_text;
+mod key_change;
 pub mod layout_argument;
 pub mod layouts;
 mod mask;

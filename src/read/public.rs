@@ -31,7 +31,7 @@ fn snowflake_to_public_named(
     key_name: TextBytes<'_>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Text {
-    with_named_key(fcinfo, key_name.0, |key| to_public(prefix.0, id, key)).or_report()
+    with_named_key(fcinfo, key_name.0, |named| to_public(prefix.0, id, named.key())).or_report()
 }
 
 #[pg_extern(name = "snowflake_from_public", immutable, parallel_safe)]
@@ -51,7 +51,8 @@ fn snowflake_from_public_named(
     key_name: TextBytes<'_>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> i64 {
-    with_named_key(fcinfo, key_name.0, |key| from_public(prefix.0, text.0, key)).or_report()
+    with_named_key(fcinfo, key_name.0, |named| named.read(|key| from_public(prefix.0, text.0, key)))
+        .or_report()
 }
 
 #[pg_extern(name = "snowflake_to_uuid", immutable, parallel_safe)]
@@ -71,7 +72,7 @@ fn snowflake_to_uuid_named(
     prefix: default!(TextBytes<'_>, "''"),
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> pgrx::Uuid {
-    with_named_key(fcinfo, key_name.0, |key| to_uuid(id, key, prefix.0)).or_report()
+    with_named_key(fcinfo, key_name.0, |named| to_uuid(id, named.key(), prefix.0)).or_report()
 }
 
 #[pg_extern(name = "snowflake_from_uuid", immutable, parallel_safe)]
@@ -91,7 +92,7 @@ fn snowflake_from_uuid_named(
     prefix: default!(TextBytes<'_>, "''"),
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> i64 {
-    with_named_key(fcinfo, key_name.0, |key| from_uuid(&uuid, key, prefix.0)).or_report()
+    with_named_key(fcinfo, key_name.0, |named| named.read(|key| from_uuid(&uuid, key, prefix.0))).or_report()
 }
 
 fn to_public(prefix: &[u8], id: i64, key: &[u8; KEY_BYTES]) -> Result<Text, Error> {

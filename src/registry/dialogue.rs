@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use snowflake_id_core::lease_answer::{Answer, COLUMNS, Terms};
 use snowflake_id_core::lease_state::{Asking, Held, LeaseState, Needs};
+use snowflake_id_core::protocol::PROTOCOL;
 
 use crate::background::connection::{self, KeepWaiting, NoAnswer};
 use crate::config;
@@ -133,6 +134,7 @@ impl Dialogue {
     fn facts(&self, state: &LeaseState) -> String {
         let layout = config::valid_layout().map(|layout| layout.to_string());
         json!({
+            "protocol": PROTOCOL,
             "node_name": config::node_name(),
             "host": server::host(),
             "port": server::port(),

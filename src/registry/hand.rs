@@ -28,12 +28,15 @@ fn new_token() -> Uuid {
 
 impl Hand {
     /// Loads the state from the file.
-    pub fn new(shared: &'static State) -> Hand {
-        let (state, problem) = lease_file::read();
+    ///
+    /// # Errors
+    /// Returns the problem if a newer version has written the file.
+    pub fn new(shared: &'static State) -> Result<Hand, String> {
+        let (state, problem) = lease_file::read()?;
         if let Some(problem) = problem {
             log!("snowflake_id: {problem}");
         }
-        Hand { shared, state, is_unknown: false, is_inherited: true }
+        Ok(Hand { shared, state, is_unknown: false, is_inherited: true })
     }
 
     pub fn state(&self) -> &LeaseState {

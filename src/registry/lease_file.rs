@@ -8,26 +8,28 @@
 //! that cannot be determined counts as different.
 //!
 //! The file is always replaced as a whole. If the process dies during a write, the file still contains either
-//! the complete old version or the complete new version.
+//! the complete old version or the complete new version. The file is a [`journal`] with a single change. The checksum
+//! reveals a damaged file, in which a lease could seem to end later than it does.
 
+use std::fmt::Display;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
+use snowflake_id_core::journal::{self, Damage};
 use snowflake_id_core::lease_state::LeaseState;
 
 use crate::background::file;
 use crate::pg::server;
 
 const NAME: &str = "snowflake_id.lease";
+const HEADER: &str = "# format 1: the lease of this server's worker ID, written by extension snowflake_id; a copy of this file cannot be used";
 
 /// The contents of the file.
 #[derive(Serialize, Deserialize)]
 struct Contents {
-    /// An explanation of the file for administrators.
-    about: String,
     original: Original,
     state: LeaseState,
 }
@@ -68,29 +70,44 @@ impl Original {
 
 /// Returns the state in the file. If the state cannot be used completely, also returns the reason for the
 /// log.
-pub fn read() -> (LeaseState, Option<String>) {
-    match try_to_read() {
-        Ok(Some((contents, true))) => (contents.state, None),
-        Ok(Some((contents, false))) => {
+///
+/// # Errors
+/// Returns the problem if another version has written the file. The server must not overwrite the file: the evidence in
+/// it is all that is known of the leases that the newer version has used.
+pub fn read() -> Result<(LeaseState, Option<String>), String> {
+    let problem_of = |problem: &dyn Display| format!("could not read file \"{NAME}\": {problem}");
+    let (text, found) = match try_to_read() {
+        Ok(Some(read)) => read,
+        Ok(None) => return Ok((LeaseState::default(), None)),
+        Err(problem) => return Ok((LeaseState::default(), Some(problem_of(&problem)))),
+    };
+    let mut contents: Option<Contents> = None;
+    let problem = match (journal::read(&text, HEADER, |change| contents = Some(change)), contents) {
+        (Ok(()), Some(contents)) if found.is_complete() && found == contents.original => {
+            return Ok((contents.state, None));
+        }
+        (Ok(()), Some(contents)) => {
             let why = "the file is a copy, or the host was rebooted";
-            (
+            return Ok((
                 contents.state.of_an_unrecognized_server(),
                 Some(format!("the lease in file \"{NAME}\" is not used: {why}")),
-            )
+            ));
         }
-        Ok(None) => (LeaseState::default(), None),
-        Err(problem) => (LeaseState::default(), Some(format!("could not read file \"{NAME}\": {problem}"))),
-    }
+        (Err(other_version @ (Damage::Newer { .. } | Damage::Unknown)), _) => {
+            return Err(problem_of(&other_version));
+        }
+        (Err(damage), _) => damage,
+        (Ok(()), None) => Damage::Line(2),
+    };
+    Ok((LeaseState::default(), Some(problem_of(&problem))))
 }
 
-/// Returns the contents of the file, and whether the file is the original. Returns `None` if the file does
-/// not exist.
-fn try_to_read() -> io::Result<Option<(Contents, bool)>> {
-    let Some(file) = file::open(NAME)? else { return Ok(None) };
-    let contents: Contents = serde_json::from_reader(io::BufReader::new(&file))?;
-    let found = Original::of(&file)?;
-    let is_original = found.is_complete() && found == contents.original;
-    Ok(Some((contents, is_original)))
+/// Returns the text of the file, and the facts about the file. Returns `None` if the file does not exist.
+fn try_to_read() -> io::Result<Option<(Vec<u8>, Original)>> {
+    let Some(mut file) = file::open(NAME)? else { return Ok(None) };
+    let mut text = vec![];
+    file.read_to_end(&mut text)?;
+    Ok(Some((text, Original::of(&file)?)))
 }
 
 /// Writes the file. The new version is durable when this function returns.
@@ -100,13 +117,8 @@ pub fn write(state: &LeaseState) -> Result<(), String> {
 
 fn try_to_write(state: &LeaseState) -> io::Result<()> {
     let contents = |file: &File| {
-        file::json(&Contents {
-            about:
-                "the lease of this server's worker ID, written by extension snowflake_id; a copy of this file cannot be used"
-                    .into(),
-            original: Original::of(file)?,
-            state: state.clone(),
-        })
+        let contents = Contents { original: Original::of(file)?, state: state.clone() };
+        Ok(journal::start(HEADER, &[contents])?)
     };
     file::replace(NAME, contents).map(|_| ())
 }

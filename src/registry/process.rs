@@ -38,7 +38,9 @@ pub extern "C-unwind" fn snowflake_id_registry_main(_argument: pg_sys::Datum) {
         return; // Another registry worker is running.
     }
     process::at_exit(on_exit);
-    Worker::new(shared).run();
+    if let Some(mut worker) = Worker::new(shared) {
+        worker.run();
+    }
     if config::registry().is_none() {
         lease::tell(LeaseStatus::forget);
         shared.server_status.wakeup.request();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pgrx::prelude::*;
 use snowflake_id_core::lease_state::Outcome;
 use snowflake_id_core::message::instant;
+use snowflake_id_core::protocol::Caller;
 
 use super::dialogue::Dialogue;
 use crate::background::rounds::{Failures, Logged, in_short};
@@ -62,6 +63,10 @@ impl Refusal {
             Outcome::Foreign => {
                 let why = "the last lease was granted by another registry; if the change of registries is intended, stop the server and remove file \"snowflake_id.lease\" from its data directory";
                 (RegistryState::Foreign, why.into())
+            }
+            Outcome::Mismatch(mismatch) => {
+                let why = mismatch.explain(Caller::Server, detail.as_deref());
+                return Refusal::new(RegistryState::Mismatch(mismatch), why);
             }
         };
         let why = match detail {

@@ -7,6 +7,7 @@ use pgrx::prelude::*;
 use snowflake_id_core::lease_answer::{Answer, MOST_CLOCK_DIFFERENCE_US};
 use snowflake_id_core::lease_state::{Needs, Outcome};
 use snowflake_id_core::message::instant;
+use snowflake_id_core::protocol::Mismatch;
 
 use super::dialogue::Dialogue;
 use super::hand::Hand;
@@ -47,16 +48,34 @@ enum Round {
 }
 
 impl Worker {
-    pub fn new(shared: &'static State) -> Worker {
-        Worker {
+    /// Reads the lease file. If a newer version has written the file, waits until an administrator removes it. Returns
+    /// `None` if the process must stop.
+    pub fn new(shared: &'static State) -> Option<Worker> {
+        let (mut report, dialogue) = (Report::new(), Dialogue::new());
+        let hand = loop {
+            let problem = match Hand::new(shared) {
+                Ok(hand) => break hand,
+                Err(problem) => problem,
+            };
+            let refusal = Refusal::new(RegistryState::Mismatch(Mismatch::CallerTooOld), problem);
+            let until = Instant::now() + report.fail(refusal, 0, &dialogue);
+            shared.server_status.wakeup.request();
+            rounds::sleep(&shared.server_status.registry_wakeup, until, until, || {
+                is_still_needed().then_some(until)
+            });
+            if !is_still_needed() {
+                return None;
+            }
+        };
+        Some(Worker {
             shared,
             started: Instant::now(),
-            hand: Hand::new(shared),
-            dialogue: Dialogue::new(),
+            hand,
+            dialogue,
             unwanted: Unwanted::default(),
             asked_for: Ok(Needs::default()),
-            report: Report::new(),
-        }
+            report,
+        })
     }
 
     pub fn run(&mut self) {
@@ -219,16 +238,22 @@ impl Worker {
     }
 }
 
+/// Returns whether the process need not stop.
+fn is_still_needed() -> bool {
+    process::reload_if_asked();
+    !is_stopping() && config::registry().is_some()
+}
+
 /// Does urgent work while the worker waits for the registry's answer. Returns false if the worker has to
 /// stop.
 fn keep_waiting(started: Instant, shared: &State, hand: &Hand) -> bool {
     let registry = config::registry();
-    process::reload_if_asked();
+    let is_needed = is_still_needed();
     if config::registry() != registry {
         shared.server_status.registry_wakeup.request();
     }
     if started.elapsed() >= TIME_TO_RENEW_FIRST {
         hand.go_on();
     }
-    !is_stopping() && config::registry().is_some()
+    is_needed
 }

@@ -4,10 +4,10 @@ use std::ffi::{CStr, CString};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use snowflake_id_core::segment_answer;
+use snowflake_id_core::protocol::PROTOCOL;
+use snowflake_id_core::segment_answer::{self, Answer, COLUMNS};
 use uuid::Uuid;
 
-use super::answer::{Answer, COLUMNS};
 use crate::background::connection::{self, KeepWaiting, NoAnswer};
 use crate::pg::clock;
 use crate::pg::encoding::in_ascii;
@@ -48,6 +48,14 @@ pub struct Request {
     pub may_be_early: bool,
 }
 
+/// A request as it is sent.
+#[derive(Serialize)]
+struct Sent<'a> {
+    protocol: u32,
+    #[serde(flatten)]
+    request: &'a Request,
+}
+
 /// The high-water mark of this server in a segment, and the registry that granted the numbers. The field
 /// `registry_id` is `None` if the registry is unknown.
 #[derive(Clone, Debug, Serialize)]
@@ -78,7 +86,8 @@ impl Question<'_> {
 
     /// Returns the requests as JSON in ASCII, which a database can read in any encoding.
     pub fn requests(&self) -> Result<String, String> {
-        let json = serde_json::to_string(self.requests).map_err(|problem| problem.to_string())?;
+        let sent: Vec<_> = self.requests.iter().map(|request| Sent { protocol: PROTOCOL, request }).collect();
+        let json = serde_json::to_string(&sent).map_err(|problem| problem.to_string())?;
         Ok(segment_answer::in_ascii(&json))
     }
 }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
+use snowflake_id_core::segment_answer::{Answer, COLUMNS};
 
-use super::answer::{Answer, COLUMNS};
 use super::fetch::{Answered, Question};
 use crate::background::connection::{NoAnswer, Refused};
 use crate::background::stop::{is_stopping, let_sigterm_interrupt};

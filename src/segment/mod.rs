@@ -23,19 +23,17 @@
 //! The keeper starts the worker when a call requests the first number. If the server was granted numbers before, the
 //! keeper starts the worker immediately.
 
-mod answer;
 mod checked;
 mod fetch;
-mod had;
 mod in_default;
 mod local_registry;
 mod numbers;
 mod privilege;
 mod process;
 mod range_file;
-mod rest;
 mod session;
 mod taken;
+mod ticket;
 mod view;
 mod wait;
 mod worker;

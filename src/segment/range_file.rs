@@ -12,18 +12,17 @@
 //!
 //! After a start, the server uses the higher mark. An outdated copy in a base backup or on a promoted standby is
 //! harmless, because it excludes only numbers that are not granted again. At a clean stop, the file also contains the
-//! numbers that are left (see [`rest`](super::rest)).
+//! numbers that are left (see [`ticket`](super::ticket)).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use serde::{Deserialize, Serialize};
-use snowflake_id_core::signed::Signed;
+use snowflake_id_core::had::{End, Had};
+use snowflake_id_core::rest::Rest;
+use snowflake_id_core::segment_answer::Granted;
+use snowflake_id_core::segment_records::{Change, SegmentRecords};
 use uuid::Uuid;
 
-use super::answer::Granted;
-use super::had::{End, Had};
-use super::rest::Rest;
 use super::taken;
 use crate::background::file;
 use crate::background::journal::Journal;
@@ -35,39 +34,12 @@ const HEADER: &str = "# format 1: the highest numbers of segments that this serv
 /// The records of this server.
 #[derive(Debug)]
 pub struct RangeFile {
-    records: Records,
+    records: SegmentRecords,
     /// The numbers that were left at the last clean stop. The worker takes them over once.
     rest: Option<Rest>,
     journal: Journal,
     /// True if the last attempt to store the records failed.
     is_unwritable: bool,
-}
-
-/// The records without the state of the file.
-#[derive(Debug, Default)]
-struct Records {
-    /// The registry that answered last.
-    registry_id: Option<Uuid>,
-    segments: BTreeMap<String, Had>,
-    signed: Signed,
-}
-
-/// A change of the records, as it is stored in the file.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Change {
-    Registry(Option<Uuid>),
-    Had {
-        name: String,
-        had: Had,
-    },
-    Token {
-        registry_id: Option<Uuid>,
-        name: String,
-        token: String,
-    },
-    /// The numbers that were left at a clean stop. They are valid only if the change is in the last line of the file.
-    Rest(Rest),
 }
 
 /// Changes that are stored together.
@@ -81,7 +53,7 @@ pub struct Update {
 impl RangeFile {
     /// Reads the file and the database. If there is no file, only the marks in the database are known.
     pub fn read() -> Result<RangeFile, String> {
-        let mut records = Records::default();
+        let mut records = SegmentRecords::default();
         let mut rest = None;
         let journal = Journal::read(NAME, HEADER, |change| {
             rest = None;
@@ -200,29 +172,6 @@ impl RangeFile {
     pub fn is_over(&self, name: &str, granted: &Granted) -> bool {
         let now = self.records.segments.get(name).and_then(|had| had.now.as_ref());
         now.is_some_and(|now| granted.range.first <= now.until)
-    }
-}
-
-impl Records {
-    fn apply(&mut self, change: Change) {
-        match change {
-            Change::Registry(registry_id) => self.registry_id = registry_id,
-            Change::Had { name, had } => drop(self.segments.insert(name, had)),
-            Change::Token { registry_id, name, token } => self.signed.note(registry_id, &name, token),
-            Change::Rest(_) => {}
-        }
-    }
-
-    /// Returns the changes that lead to this state.
-    fn as_changes(&self) -> Vec<Change> {
-        let marks = self.segments.iter();
-        let marks = marks.map(|(name, had)| Change::Had { name: name.clone(), had: had.clone() });
-        let tokens = self.signed.all().map(|(registry_id, name, token)| Change::Token {
-            registry_id,
-            name: name.into(),
-            token: token.into(),
-        });
-        std::iter::once(Change::Registry(self.registry_id)).chain(tokens).chain(marks).collect()
     }
 }
 

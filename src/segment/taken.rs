@@ -14,17 +14,22 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 
 use pgrx::{IntoDatum, pg_sys};
+use snowflake_id_core::had::{End, Had};
+use snowflake_id_core::segment_answer::Period;
 use uuid::Uuid;
 
-use super::answer::Period;
-use super::had::{End, Had};
 use crate::background::transaction::{Problem, transaction};
+use crate::background::versions::{FORMAT_COLUMN, check_rows};
 use crate::pg::relation::{self, Extension, Kind, Relation};
 use crate::pg::rows::{bytes_of, uuid_of};
 
+/// The format of the rows. A version that changes their meaning raises the number.
+const FORMAT: i32 = 1;
+
 /// Names are stored in UTF-8, whatever the encoding of the database. The columns are never NULL, so the length of a
 /// row never changes.
-const COLUMNS: [(&CStr, pg_sys::Oid); 9] = [
+const COLUMNS: [(&CStr, pg_sys::Oid); 10] = [
+    FORMAT_COLUMN,
     (c"name", pg_sys::BYTEAOID),
     (c"until_value", pg_sys::INT8OID),
     (c"registry_id", pg_sys::UUIDOID),
@@ -81,7 +86,9 @@ fn find(extension: Extension) -> Option<Relation> {
 }
 
 fn lock() -> Result<Relation, Problem> {
-    Extension::find(c"snowflake_id").and_then(find).ok_or_else(Problem::no_extension)
+    let relation = Extension::find(c"snowflake_id").and_then(find).ok_or_else(Problem::no_extension)?;
+    check_rows(relation, "segment_taken", FORMAT)?;
+    Ok(relation)
 }
 
 fn stored(relation: Relation) -> Noted {
@@ -96,8 +103,8 @@ fn stored(relation: Relation) -> Noted {
 }
 
 /// Returns the name and the marks in a row, or `None` if the row has no valid name.
-fn mark(row: [Option<pg_sys::Datum>; 9]) -> Option<(String, Had)> {
-    let name = String::from_utf8(bytes_of(row[0]?)).ok()?;
+fn mark(row: [Option<pg_sys::Datum>; 10]) -> Option<(String, Had)> {
+    let name = String::from_utf8(bytes_of(row[1]?)).ok()?;
     let number = |at: usize| row[at].map_or(NONE, |datum| datum.value() as i64);
     let end = |at: usize| {
         let key = number(at + 2);
@@ -107,13 +114,13 @@ fn mark(row: [Option<pg_sys::Datum>; 9]) -> Option<(String, Had)> {
             period: (key != NONE).then(|| Period { key, starts_us: number(at + 3) }),
         })
     };
-    Some((name, Had { now: end(1), next: end(5) }))
+    Some((name, Had { now: end(2), next: end(6) }))
 }
 
-fn values(name: &str, had: &Had) -> [pg_sys::Datum; 9] {
+fn values(name: &str, had: &Had) -> [pg_sys::Datum; 10] {
     let [a, b, c, d] = values_of(had.now.as_ref());
     let [e, f, g, h] = values_of(had.next.as_ref());
-    [datum(name.as_bytes()), a, b, c, d, e, f, g, h]
+    [datum(FORMAT), datum(name.as_bytes()), a, b, c, d, e, f, g, h]
 }
 
 fn values_of(end: Option<&End>) -> [pg_sys::Datum; 4] {

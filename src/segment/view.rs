@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 
 use pgrx::prelude::*;
 use snowflake_id_core::segment::Range;
+use snowflake_id_core::segment_answer::SegmentState;
 
 use crate::error::OrReport;
 use crate::pg::encoding::Shown;
 use crate::pg::timestamp::timestamptz;
-use crate::shared::segment_record::SegmentState;
 use crate::shared::segment_table;
 use crate::shared::segments::{self, Trouble, segments};
 
@@ -50,6 +50,7 @@ fn snowflake_segments_in_use() -> TableIterator<
         let state = match (&registry_problem, record.state) {
             (Some(problem), SegmentState::Asked | SegmentState::Open) => match problem.trouble {
                 Trouble::Denied => "permission denied",
+                Trouble::Mismatch(mismatch) => mismatch.state(),
                 Trouble::Silence | Trouble::NoRegistry | Trouble::File => "no registry",
             },
             (_, state) => state.name(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use snowflake_id_core::message::shown;
 use snowflake_id_core::segment::Taken;
+use snowflake_id_core::segment_answer::SegmentState;
 
 use super::privilege;
 use crate::config;
@@ -14,7 +15,7 @@ use crate::error::Error;
 use crate::pg::encoding::utf8;
 use crate::pg::{clock, server};
 use crate::shared::memory;
-use crate::shared::segment_record::{LONGEST_NAME, Record, SegmentState};
+use crate::shared::segment_record::{LONGEST_NAME, Record};
 use crate::shared::segment_table::{find_or_assign, need, record_of, slot, want};
 use crate::shared::segments::{self, RegistryProblem, Segments, Trouble, segments};
 use crate::shared::wait::{Deadline, Watch};
@@ -189,5 +190,6 @@ fn problem_as_error(problem: RegistryProblem) -> Error {
         Trouble::Denied => Error::SegmentsDenied { problem: problem.text },
         Trouble::NoRegistry => Error::NoSegmentRegistry { problem: problem.text },
         Trouble::File => Error::SegmentFile { problem: problem.text },
+        Trouble::Mismatch(_) => Error::SegmentRegistryVersion { problem: problem.text },
     }
 }

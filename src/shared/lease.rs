@@ -9,6 +9,7 @@
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 use snowflake_id_core::Lease;
+use snowflake_id_core::protocol::Mismatch;
 
 use super::bounded_text::BoundedText;
 use super::memory::State;
@@ -35,6 +36,8 @@ pub enum RegistryState {
     ClockDiffers,
     /// This server holds a lease of a different registry.
     Foreign,
+    /// The registry or this server is too old for the other, or a newer version has written the lease file.
+    Mismatch(Mismatch),
     /// The request of this server does not fit in any layout, or is invalid for another reason.
     Misconfigured,
 }
@@ -52,6 +55,7 @@ impl RegistryState {
             RegistryState::Quarantine => "quarantine",
             RegistryState::ClockDiffers => "clock differs",
             RegistryState::Foreign => "another registry",
+            RegistryState::Mismatch(mismatch) => mismatch.state(),
             RegistryState::Misconfigured => "misconfigured",
         }
     }

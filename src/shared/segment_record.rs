@@ -1,5 +1,7 @@
 //! The directory entry of a segment.
 
+use snowflake_id_core::segment_answer::SegmentState;
+
 use super::bounded_text::BoundedText;
 
 /// The maximum length of a segment's name, in bytes.
@@ -21,53 +23,6 @@ pub struct Record {
     detail: BoundedText,
     /// The name of an existing segment of which this name is probably a misspelling.
     near: Name,
-}
-
-/// The state of a segment according to the registry's last answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SegmentState {
-    /// The registry has not answered yet.
-    #[default]
-    Asked,
-    Open,
-    /// The registry has no segment with this name. The registry and this server have no record of an earlier segment
-    /// with this name.
-    Unknown,
-    /// The segment was dropped.
-    Dropped,
-    /// The registry has granted numbers of this segment to this server, but no longer has the segment: commits were
-    /// lost.
-    Lost,
-    /// The registry may have lost commits.
-    Closed,
-    Exhausted,
-    /// Other transactions held the row for too long.
-    Busy,
-    /// The registry is still in an earlier period than this server.
-    Ahead,
-    /// The registry's answer or the server's request was invalid.
-    Invalid,
-    /// The registry limits the server's role to other segments.
-    Denied,
-}
-
-impl SegmentState {
-    /// Returns the name of the state as view `snowflake_segments` shows it.
-    pub fn name(self) -> &'static str {
-        match self {
-            SegmentState::Asked => "asked",
-            SegmentState::Open => "open",
-            SegmentState::Unknown => "unknown",
-            SegmentState::Dropped => "dropped",
-            SegmentState::Lost => "lost",
-            SegmentState::Closed => "closed",
-            SegmentState::Exhausted => "exhausted",
-            SegmentState::Busy => "busy",
-            SegmentState::Ahead => "ahead",
-            SegmentState::Invalid => "invalid",
-            SegmentState::Denied => "permission denied",
-        }
-    }
 }
 
 impl Record {

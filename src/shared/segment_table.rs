@@ -15,9 +15,10 @@ use pgrx::lwlock::{PgLwLockExclusiveGuard, PgLwLockShareGuard};
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 use snowflake_id_core::Segment;
+use snowflake_id_core::segment_answer::SegmentState;
 
 use super::array::SharedArray;
-use super::segment_record::{Record, SegmentState};
+use super::segment_record::Record;
 use crate::config;
 use crate::error::Error;
 use crate::pg::clock;

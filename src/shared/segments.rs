@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, PgLwLock, pg_shmem_init};
+use snowflake_id_core::protocol::Mismatch;
 
 use super::bounded_text::BoundedText;
 use super::wait::Signal;
@@ -62,6 +63,8 @@ pub enum Trouble {
     NoRegistry,
     /// The record of the server's ranges cannot be written or read.
     File,
+    /// The registry or this server is too old for the other.
+    Mismatch(Mismatch),
 }
 
 // SAFETY: consists of atomics only; the one pointer is to shared memory, which has the same address in every

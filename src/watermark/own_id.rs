@@ -11,6 +11,7 @@ use snowflake_id_core::Layout;
 use super::check_layout;
 use crate::config;
 use crate::error::{Error, OrReport};
+use crate::pg::bigint::AsBigint;
 use crate::read::layout_argument;
 use crate::shared::memory;
 
@@ -31,8 +32,9 @@ fn checked_row<'a>(trigger: &'a PgTrigger<'a>) -> Result<PgHeapTuple<'a, Allocat
     };
     let Some(row) = trigger.new() else { return Err(Error::OwnIdTrigger) };
     check_layout(&layout)?;
-    let id = row.get_by_name::<i64>(column).map_err(|_| Error::OwnIdColumn { column: column.clone() })?;
-    if let Some(id) = id {
+    let id =
+        row.get_by_name::<AsBigint>(column).map_err(|_| Error::OwnIdColumn { column: column.clone() })?;
+    if let Some(AsBigint(id)) = id {
         check(&layout, id)?;
     }
     Ok(row)

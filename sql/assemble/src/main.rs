@@ -20,21 +20,27 @@ use pgrx_sql_entity_graph::{PgrxSql, SqlGraphEntity, ToSql};
 
 /// Each part may depend on those before it. `store_history` is last because it calls a function that the
 /// script creates.
-const PARTS: [&str; 20] = [
+const PARTS: [&str; 26] = [
     "horizon",
+    "type",
     "decode",
     "range",
     "defaults",
     "adopt_findings",
     "adopt",
+    "adopt_online_findings",
+    "adopt_online_steps",
+    "adopt_online",
     "partitions",
     "guess",
     "encoding",
     "mask",
+    "key_change",
     "public",
     "reader",
     "segment",
     "segment_privileges",
+    "replicated_rows",
     "refuse_refresh",
     "status",
     "watermark",

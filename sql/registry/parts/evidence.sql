@@ -147,6 +147,10 @@ BEGIN
             shown.ahead_value := nullif(parts[4], '');
             shown.serial := parts[5];
             parts := parts[6:];
+        ELSE
+            -- A newer version of this registry has signed the token, and the registry was set back since then. What was
+            -- granted is not known, so the token counts as a lost request, after which an administrator has to check.
+            parts := ARRAY['token ' || parts[1], NULL];
         END IF;
         shown.last_request := parts[1];
         shown.frozen_until := CASE WHEN parts[2] = 'infinity' THEN timestamptz 'infinity'
@@ -177,7 +181,9 @@ DECLARE
 BEGIN
     SELECT * INTO registry FROM snowflake_registry.settings;
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
-        IF snowflake_registry.is_request_lost(shown, registry) THEN
+        IF shown.serial IS NULL AND snowflake_registry.is_request_lost(shown, registry) THEN
+            RETURN 'a newer version of this registry has signed a token, and the registry was set back since then';
+        ELSIF snowflake_registry.is_request_lost(shown, registry) THEN
             RETURN 'a server knows of a call of freeze(), unfreeze() or reserve(), and the registry does not';
         ELSIF shown.serial > registry.serial THEN
             RETURN format('a server knows of %s grants, and the registry knows of %s', shown.serial, registry.serial);

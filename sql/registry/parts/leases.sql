@@ -35,7 +35,8 @@ BEGIN
     END IF;
     SELECT * INTO said FROM snowflake_registry.read_facts(acquire.facts);
     SELECT * INTO begun
-    FROM snowflake_registry.begin_answer(acquire.registry_id, acquire.clock, acquire.round_trip);
+    FROM snowflake_registry.begin_answer(acquire.registry_id, acquire.clock, acquire.round_trip,
+                                         acquire.facts -> 'protocol');
     answer := begun.answer;
     IF answer.outcome IS NOT NULL THEN
         -- The tokens of a refused server also count.
@@ -260,7 +261,8 @@ BEGIN
     END IF;
     SELECT * INTO said FROM snowflake_registry.read_facts(renew.facts);
     SELECT * INTO begun
-    FROM snowflake_registry.begin_answer(renew.registry_id, renew.clock, renew.round_trip);
+    FROM snowflake_registry.begin_answer(renew.registry_id, renew.clock, renew.round_trip,
+                                         renew.facts -> 'protocol');
     answer := begun.answer;
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));

@@ -54,6 +54,14 @@ BEGIN
         LOCK TABLE snowflake_registry.settings IN ROW SHARE MODE;
     END IF;
     SELECT * INTO opened FROM snowflake_registry.settings;
+    IF NOT FOUND AND EXISTS (SELECT FROM snowflake_registry.signing_key) THEN
+        -- Without the row, a loss of commits cannot be detected.
+        RAISE EXCEPTION 'the row of table "settings" of the registry is missing'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'The registry has a signing key, which is created together with the row. A dump may have been restored in part.',
+                  HINT = 'Drop the extension, create it in the version of the dump, and restore the dump with the option --exit-on-error. '
+                         'Then run ALTER EXTENSION snowflake_id_registry UPDATE;';
+    END IF;
     IF opened.server_started IS DISTINCT FROM pg_postmaster_start_time() THEN
         -- Other sessions held the lock, so the start was not recorded. This call behaves as if it had been recorded.
         opened := snowflake_registry.after_restart(opened);
@@ -84,7 +92,7 @@ COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'makes DROP EXTENSION fa
 -- Fills in the common columns of an answer, and refuses servers in cases that can be detected without a lock. If the
 -- server is not refused, outcome is NULL.
 CREATE FUNCTION snowflake_registry.begin_answer(
-    registry_id uuid, clock bigint, round_trip bigint,
+    registry_id uuid, clock bigint, round_trip bigint, protocol jsonb,
     OUT answer snowflake_registry.answer, OUT clock_offset bigint
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -103,7 +111,10 @@ BEGIN
         clock_offset := greatest(least(begin_answer.clock, 4611686018427387904), -4611686018427387904)
             - answer.registry_clock + greatest(least(begin_answer.round_trip, furthest), 0) / 2;
     END IF;
-    IF begin_answer.registry_id IS NOT NULL
+    SELECT * INTO answer.outcome, answer.detail FROM snowflake_registry.refuse_protocol(begin_answer.protocol);
+    IF answer.outcome IS NOT NULL THEN
+        RETURN;
+    ELSIF begin_answer.registry_id IS NOT NULL
        AND begin_answer.registry_id IS DISTINCT FROM known.registry_id THEN
         answer.outcome := 'foreign';
         answer.detail := format('this registry is %s, not %s', coalesce(known.registry_id::text, 'a new one'),
@@ -119,5 +130,5 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.begin_answer(uuid, bigint, bigint) IS
-    'starts an answer: fills in the common columns, and refuses a server with another registry or a different clock';
+COMMENT ON FUNCTION snowflake_registry.begin_answer(uuid, bigint, bigint, jsonb) IS
+    'starts an answer: fills in the common columns, and refuses a server with another protocol, registry or clock';

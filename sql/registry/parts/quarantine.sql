@@ -139,7 +139,7 @@ BEGIN
         known.waits := known.waits - greatest(least(moment - known.counted_at, '1 minute'), '0');
     END IF;
     IF known.witnesses AND NOT known.is_proved AND NOT known.is_witnessed
-       AND EXISTS (SELECT FROM snowflake_registry.read_tokens(tokens)) THEN
+       AND EXISTS (SELECT FROM snowflake_registry.read_tokens(tokens) AS shown WHERE shown.serial IS NOT NULL) THEN
         known.is_witnessed := true;
         -- A refused server waits for at least half a second before its next request, and may have to connect first.
         known.waits := greatest(least(known.waits, 2.5 * greatest(known.renew_every, '1 second')), '1 microsecond');

@@ -21,7 +21,8 @@ BEGIN
     SELECT * INTO said FROM snowflake_registry.read_facts(release.facts);
     -- The clock of the holder does not matter.
     answer := (snowflake_registry.begin_answer(
-        release.registry_id, snowflake_registry.microseconds(statement_timestamp()), 0)).answer;
+        release.registry_id, snowflake_registry.microseconds(statement_timestamp()), 0,
+        release.facts -> 'protocol')).answer;
     registry := snowflake_registry.open_registry(false, said.tokens, false, release.lease_id);
     -- The tokens of a refused holder also count.
     IF answer.outcome IS NOT NULL THEN

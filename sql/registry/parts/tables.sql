@@ -30,6 +30,9 @@ CREATE TABLE snowflake_registry.settings (
     quarantine_reason text,
     frozen_until timestamptz,
     requests text[] NOT NULL DEFAULT '{}',
+    -- The format of all tables of the registry. If a dump of a newer version is restored, the error shows the name of the
+    -- constraint.
+    format int NOT NULL DEFAULT 1 CONSTRAINT these_rows_need_another_version_of_the_registry CHECK (format = 1),
     -- Servers reject longer leases. The interval must not contain days, because a day may have 25 hours.
     CHECK (lease BETWEEN '1 second' AND '24 hours' AND extract(day FROM lease) = 0
            AND extract(month FROM lease) = 0),
@@ -84,6 +87,7 @@ COMMENT ON COLUMN snowflake_registry.settings.frozen_until IS
 COMMENT ON COLUMN snowflake_registry.settings.requests IS
     'random names of the calls of freeze(), unfreeze() and reserve(); servers present the last name, so that the registry '
     'detects a lost call';
+COMMENT ON COLUMN snowflake_registry.settings.format IS 'format of the tables of the registry';
 
 CREATE TABLE snowflake_registry.lease (
     datacenter_id int NOT NULL CHECK (datacenter_id >= 0),

@@ -47,13 +47,20 @@ BEGIN
         WHERE jsonb_typeof(token) = 'string'
         LIMIT 64
     ) AS shown;
-    IF take_ranges.registry_id IS NOT NULL
+    SELECT refused.outcome, refused.detail INTO about.outcome, about.detail
+    FROM jsonb_array_elements(take_ranges.requests) AS element,
+         LATERAL snowflake_registry.refuse_protocol(element -> 'protocol') AS refused
+    WHERE refused.outcome IS NOT NULL
+    LIMIT 1;
+    IF about.outcome IS NULL AND take_ranges.registry_id IS NOT NULL
        AND take_ranges.registry_id IS DISTINCT FROM about.registry_id THEN
-        -- The tokens of a refused server also count.
-        PERFORM snowflake_registry.open_registry(false, evidence);
         about.outcome := 'foreign';
         about.detail := format('this registry is %s, not %s', coalesce(about.registry_id::text, 'a new one'),
                                take_ranges.registry_id);
+    END IF;
+    IF about.outcome IS NOT NULL THEN
+        -- The tokens of a refused server also count.
+        PERFORM snowflake_registry.open_registry(false, evidence);
         RETURN NEXT about;
         RETURN;
     END IF;

@@ -71,3 +71,24 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_facts(jsonb) IS
     'extracts the facts that a server reports about itself; omits invalid values';
+
+-- Each request contains the number of its protocol, and is answered in that protocol. A version that changes the meaning
+-- of requests or answers raises "highest". It raises "lowest" only if it can no longer serve the older callers.
+CREATE FUNCTION snowflake_registry.refuse_protocol(protocol jsonb, OUT outcome text, OUT detail text)
+IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    lowest CONSTANT int := 1;
+    highest CONSTANT int := 1;
+    -- A request without a number has protocol 1. A value that is not a number can only be that of a later version.
+    said CONSTANT text := coalesce(nullif(protocol::text, 'null'), '1');
+    number CONSTANT int := CASE WHEN said COLLATE "C" ~ '^[0-9]{1,9}$' THEN said::int ELSE 2147483647 END;
+BEGIN
+    IF number NOT BETWEEN lowest AND highest THEN
+        outcome := CASE WHEN number > highest THEN 'registry too old' ELSE 'caller too old' END;
+        detail := format('the request has protocol %s, and the registry knows protocols %s to %s',
+                         left(said, 20), lowest, highest);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.refuse_protocol(jsonb) IS
+    'tests whether the registry knows the protocol of a request; if not, returns the outcome of the answer';

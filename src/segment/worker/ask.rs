@@ -1,12 +1,13 @@
 //! Requests ranges, stores their ends, and publishes the ranges.
 
+use snowflake_id_core::segment_answer::SegmentState;
+
 use super::failure::Failure;
 use super::periods::has_begun;
 use super::state::Worker;
 use super::wishes::Wish;
 use crate::background::stop::is_stopping;
 use crate::segment::range_file::Update;
-use crate::shared::segment_record::SegmentState;
 use crate::shared::segment_table;
 
 impl Worker {

@@ -4,12 +4,11 @@
 use std::time::Instant;
 
 use pgrx::prelude::*;
+use snowflake_id_core::segment_answer::{About, SegmentState};
 
 use super::portions::Portions;
 use super::state::Worker;
 use super::wishes::Wish;
-use crate::segment::answer::About;
-use crate::shared::segment_record::SegmentState;
 
 impl Worker {
     /// Sends the requests in portions. If a statement fails because of one name, its portion is split in

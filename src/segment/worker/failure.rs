@@ -1,5 +1,7 @@
 //! Reasons why there are no numbers.
 
+use snowflake_id_core::protocol::{Caller, Mismatch};
+
 use crate::background::connection::{NoAnswer, Refused};
 use crate::shared::segments::Trouble;
 
@@ -28,6 +30,11 @@ impl Failure {
 
     pub fn of_file(problem: &str) -> Failure {
         Failure::new(problem.into(), Trouble::File)
+    }
+
+    /// The registry or this server is too old for the other.
+    pub fn of_mismatch(mismatch: Mismatch, detail: Option<&str>) -> Failure {
+        Failure::new(mismatch.explain(Caller::Server, detail), Trouble::Mismatch(mismatch))
     }
 
     pub fn of_changes() -> Failure {

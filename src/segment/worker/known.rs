@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use snowflake_id_core::segment::Standing;
+use snowflake_id_core::segment_answer::Granted;
 
 use crate::pg::random::random_time;
-use crate::segment::answer::Granted;
 use crate::segment::fetch::Lasted;
 
 /// The limits of the lead time, in seconds. The worker fetches the first range of a period before the period starts.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use snowflake_id_core::segment::{NEVER_ENDS, Range, Standing};
+use snowflake_id_core::segment_answer::{Granted, Period};
 
 use super::failure::Failure;
 use super::known::Known;
@@ -11,7 +12,6 @@ use super::state::{Worker, clock_offset_us};
 use crate::background::stop::is_stopping;
 use crate::config;
 use crate::pg::process;
-use crate::segment::answer::{Granted, Period};
 use crate::segment::range_file::Update;
 use crate::shared::segment_table;
 

@@ -4,15 +4,14 @@ use std::time::Instant;
 
 use pgrx::prelude::*;
 use snowflake_id_core::segment::NEVER_ENDS;
+use snowflake_id_core::segment_answer::{About, Granted, SegmentState};
 
 use super::known::LastFetch;
 use super::state::Worker;
 use crate::pg::clock;
 use crate::pg::random::random_between;
-use crate::segment::answer::{About, Granted};
 use crate::segment::fetch::Request;
 use crate::segment::range_file::Update;
-use crate::shared::segment_record::SegmentState;
 use crate::shared::segment_table;
 
 /// The limits of a random fraction. The next range is requested when this fraction of the current range has been

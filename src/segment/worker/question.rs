@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use snowflake_id_core::rest::Origin;
+use snowflake_id_core::segment_answer::Answer;
 use uuid::Uuid;
 
 use super::failure::Failure;
@@ -10,10 +12,8 @@ use super::state::{Worker, clock_offset_us};
 use crate::background::connection::NoAnswer;
 use crate::config;
 use crate::pg::process;
-use crate::segment::answer::Answer;
 use crate::segment::fetch::{Answered, Question, Request};
 use crate::segment::local_registry;
-use crate::segment::rest::Origin;
 use crate::shared::segments::Trouble;
 
 impl Worker {
@@ -25,6 +25,9 @@ impl Worker {
         registry_id: Option<Uuid>,
     ) -> Result<Answered, Option<Failure>> {
         let answered = self.send(requests, registry_id)?;
+        if let Some(mismatch) = answered.answer.mismatch {
+            return Err(Some(Failure::of_mismatch(mismatch, answered.answer.detail.as_deref())));
+        }
         if !answered.answer.is_foreign {
             self.segments.set_registry_clock(answered.answer.clock_us, answered.since_boot_us);
             self.clock_offset_us = clock_offset_us();

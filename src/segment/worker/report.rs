@@ -10,7 +10,7 @@ use std::ffi::CString;
 use std::time::Instant;
 
 use pgrx::prelude::*;
-use snowflake_id_core::segment_answer::{MOST_REQUESTS, report_every};
+use snowflake_id_core::segment_answer::{Answer, Granted, MOST_REQUESTS, SegmentState, report_every};
 use snowflake_id_core::signed::proves;
 use uuid::Uuid;
 
@@ -20,10 +20,8 @@ use super::state::Worker;
 use super::wishes::Wish;
 use crate::config;
 use crate::pg::random::random_between;
-use crate::segment::answer::{Answer, Granted};
 use crate::segment::fetch::{Answered, HadUntil, RegistryConnection, Request};
 use crate::segment::range_file::{RangeFile, Update};
-use crate::shared::segment_record::SegmentState;
 
 /// The maximum number of names in a report that follows the first one.
 const MOST_REPORTED: usize = 1024;

@@ -1,15 +1,16 @@
 //! Saving the numbers that are left at a clean stop, and using them after the next start (see
-//! [`crate::segment::rest`]).
+//! [`crate::segment::ticket`]).
 
 use pgrx::prelude::*;
+use snowflake_id_core::rest::{Origin, Rest};
+use snowflake_id_core::segment_answer::Granted;
 use uuid::Uuid;
 
 use super::failure::Failure;
 use super::periods::has_begun;
 use super::state::Worker;
 use crate::pg::clock;
-use crate::segment::answer::Granted;
-use crate::segment::rest::{Origin, Rest};
+use crate::segment::ticket;
 use crate::shared::segment_table;
 
 impl Worker {
@@ -23,7 +24,7 @@ impl Worker {
     /// `Err(None)` if the process must stop.
     pub fn take_over_rest(&mut self) -> Result<(), Option<Failure>> {
         if let Some(rest) = self.range_file.as_mut().ok().and_then(|range_file| range_file.take_rest()) {
-            if rest.use_ticket() {
+            if ticket::redeem(rest.ticket) {
                 self.segments.set_registry_clock(rest.clock_offset_us, 0);
                 self.rest = Some(rest);
             } else {
@@ -88,7 +89,7 @@ impl Worker {
     /// Stores the rest that this process has not used, for the next process.
     pub fn keep_unused_rest(&mut self) {
         if let Some(rest) = self.rest.take() {
-            self.keep_rest(rest.with_new_ticket());
+            self.keep_rest(rest.with_ticket(ticket::new()));
         }
     }
 
@@ -97,7 +98,7 @@ impl Worker {
         if rest.is_empty() {
             return;
         }
-        let issued = rest.issue_ticket().map_err(|problem| problem.to_string());
+        let issued = ticket::issue(rest.ticket).map_err(|problem| problem.to_string());
         if let Err(problem) = issued.and_then(|()| range_file.keep_rest(rest)) {
             log!("snowflake_id: could not store the numbers of segments that are left: {problem}");
         }
@@ -108,7 +109,7 @@ impl Worker {
         let Ok(range_file) = &self.range_file else { return };
         let origin = self.origin(range_file.registry_id());
         let offset_us = self.segments.registry_clock_us() - clock::since_boot_us();
-        let mut rest = Rest::new(origin, offset_us);
+        let mut rest = Rest::new(ticket::new(), origin, offset_us);
         for at in 0..segment_table::used() {
             let record = segment_table::record(at);
             for range in segment_table::slot(at).segment.drain() {
@@ -123,7 +124,7 @@ impl Worker {
             if former.origin == origin {
                 rest.add_others(former);
             } else if rest.is_empty() {
-                rest = former.with_new_ticket();
+                rest = former.with_ticket(ticket::new());
             } else {
                 log!(
                     "snowflake_id: the numbers of segments that were left at an earlier stop are lost: the server holds other numbers"

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
+use snowflake_id_core::rest::Rest;
 use snowflake_id_core::segment::NEVER_ENDS;
 use snowflake_id_core::segment_answer::REPORT_EVERY;
 use uuid::Uuid;
@@ -15,7 +16,6 @@ use crate::config;
 use crate::pg::clock;
 use crate::segment::fetch::RegistryConnection;
 use crate::segment::range_file::RangeFile;
-use crate::segment::rest::Rest;
 use crate::shared::segment_table;
 use crate::shared::segments::{self, Segments, Trouble};
 

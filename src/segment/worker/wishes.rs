@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use snowflake_id_core::had::End;
 use snowflake_id_core::segment::NEVER_ENDS;
+use snowflake_id_core::segment_answer::SegmentState;
 
 use super::periods::{has_begun, is_next_period_due};
 use super::state::Worker;
 use crate::pg::clock;
 use crate::segment::fetch::{HadUntil, Request};
-use crate::segment::had::End;
-use crate::shared::segment_record::SegmentState;
 use crate::shared::segment_table;
 
 /// The pause before the next request for a name that made the statement fail. The registry logs each failure.

@@ -67,12 +67,12 @@ WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extna
   AND acl.grantee NOT IN (0, current_user::regrole)
   -- The privileges that PUBLIC has by default.
   AND NOT (p.proname IS NOT NULL AND has_function_privilege(0::oid, p.oid, 'EXECUTE'))
-  AND c.relname IS DISTINCT FROM 'snowflake_layouts'
+  AND coalesce(c.relname NOT IN ('snowflake_layouts', 'snowflake_adopt_progress'), true)
 ORDER BY 1, 2, 3;
 SELECT count(*) AS open_to_public
 FROM pg_class AS c, aclexplode(c.relacl) AS acl
 WHERE (c.relname LIKE 'snowflake\_%' OR c.relnamespace = 'snowflake_internal'::regnamespace)
-  AND c.relname <> 'snowflake_layouts' AND acl.grantee = 0;
+  AND c.relname NOT IN ('snowflake_layouts', 'snowflake_adopt_progress') AND acl.grantee = 0;
 DROP EXTENSION snowflake_id;
 DROP SCHEMA "od d";
 ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM regress_snowflake_reader, PUBLIC;

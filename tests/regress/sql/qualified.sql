@@ -11,7 +11,7 @@ BEGIN
     script := regexp_replace(script, 'CREATE FUNCTION[^;$]*SET search_path = pg_catalog, pg_temp[^;$]*\$\$([^$]|\$[^$])*\$\$',
                              '', 'g');
     script := regexp_replace(script, 'OPERATOR\(pg_catalog\.[^)]*\)', '', 'g');
-    script := regexp_replace(script, '@extschema@|=>|:=|\m(ERRCODE|DETAIL|HINT|search_path|SET names) =|\.\*|SELECT \*|\(\*\)|-(?=\d)', '', 'g');
+    script := regexp_replace(script, '@extschema@|=>|:=|\m(ERRCODE|DETAIL|HINT|search_path|SET (names|next_key|previous_key|\([\w, ]+\))|INPUT|OUTPUT|RECEIVE|SEND|LIKE|CATEGORY) =|\.\*|SELECT \*|\(\*\)|-(?=\d)', '', 'g');
     RETURN QUERY
         SELECT trim(line) FROM regexp_split_to_table(script, '\n') AS line
         WHERE line ~ '[-+*/<>=~!@#%^&|`?]'

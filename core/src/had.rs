@@ -1,9 +1,9 @@
-//! The high-water marks of a server in a segment.
+//! [`Had`]: the high-water marks of a server in a segment.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::answer::{Granted, Period};
+use crate::segment_answer::{Granted, Period};
 
 /// The high-water marks of a server in one segment. A mark is the highest number that the server has been
 /// granted.
@@ -15,6 +15,7 @@ pub struct Had {
     pub next: Option<End>,
 }
 
+/// The end of the numbers that a server was granted, with their origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// The highest number that was granted.

@@ -1,0 +1,126 @@
+//! The lines of a journal, a file to which changes are appended.
+//!
+//! The first line contains the number of the format, and describes the file. Each further line consists of a checksum
+//! and of changes, as JSON. The second line is written together with the first one, and contains the changes that lead
+//! to the state at that time. Every other line contains the changes of one call. A line is durable when the call
+//! returns, so only the last line can be incomplete after a crash, and no caller has relied on its changes.
+
+use std::error::Error;
+use std::fmt;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::message::newer_format;
+
+/// The length of a checksum in hexadecimal digits, with the space that follows it.
+const CHECKSUM: usize = 9;
+
+/// The start of the first line.
+const START: &str = "# format ";
+
+/// The reason why the text is not a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// The first line is not that of a journal.
+    Header,
+    /// The first line is that of a journal, but its format is no known number, or a line with a valid checksum cannot be
+    /// read. Only another version can have written such a line.
+    Unknown,
+    /// A newer version has written the text. Its format has a higher number than that of the caller.
+    Newer {
+        /// The format in the first line.
+        found: u64,
+        /// The format of the caller.
+        known: u64,
+    },
+    /// A line, counted from 1, is missing or has an invalid checksum.
+    Line(usize),
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Damage::Header => write!(f, "the first line does not contain a format"),
+            Damage::Unknown => write!(
+                f,
+                "this version of snowflake_id does not know the format of the file: install the version that wrote it, or remove the file"
+            ),
+            Damage::Newer { found, known } => {
+                write!(f, "{}, or remove the file", newer_format("the file", *found, *known))
+            }
+            Damage::Line(number) => write!(f, "line {number} is damaged"),
+        }
+    }
+}
+
+impl Error for Damage {}
+
+/// Passes all changes in the text to the closure `apply`, in their order. `header` is the first line of a text that the
+/// caller writes, without the line break. The caller can read the formats up to that of its own.
+///
+/// # Panics
+/// Panics if `header` contains no format.
+///
+/// # Errors
+/// Returns the first damage. The closure has then received the changes of the lines before the damaged one.
+pub fn read<C: DeserializeOwned>(text: &[u8], header: &str, mut apply: impl FnMut(C)) -> Result<(), Damage> {
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
+    let known = format_of(header.as_bytes()).expect("bug: the header contains no format");
+    let found = match format_of(lines[0]) {
+        Some(found) => found,
+        None if lines[0].starts_with(START.as_bytes()) => return Err(Damage::Unknown),
+        None => return Err(Damage::Header),
+    };
+    if found > known {
+        return Err(Damage::Newer { found, known });
+    }
+    if lines.len() == 1 {
+        return Err(Damage::Line(2)); // The first two lines are written together.
+    }
+    for (at, line) in lines.iter().enumerate().skip(1) {
+        match json_of(line) {
+            Some(json) => serde_json::from_slice::<Vec<C>>(json)
+                .map_err(|_| Damage::Unknown)?
+                .into_iter()
+                .for_each(&mut apply),
+            None if at > 1 && at + 1 == lines.len() => {} // The last line may be incomplete.
+            None => return Err(Damage::Line(at + 1)),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the format in a first line such as `# format 1: ...`.
+fn format_of(line: &[u8]) -> Option<u64> {
+    let rest = str::from_utf8(line).ok()?.strip_prefix(START)?;
+    rest.split(':').next()?.parse().ok().filter(|&format| format > 0)
+}
+
+/// Returns the text of a new journal. `all` are the changes that lead to the current state.
+///
+/// # Errors
+/// Fails if the changes cannot be written as JSON.
+pub fn start<C: Serialize>(header: &str, all: &[C]) -> serde_json::Result<Vec<u8>> {
+    Ok([header.as_bytes(), b"\n", &line(all)?].concat())
+}
+
+/// Returns the line that contains these changes, with the line break.
+///
+/// # Errors
+/// Fails if the changes cannot be written as JSON.
+pub fn line<C: Serialize>(changes: &[C]) -> serde_json::Result<Vec<u8>> {
+    let json = serde_json::to_string(changes)?;
+    Ok(format!("{}{json}\n", checksum(json.as_bytes())).into_bytes())
+}
+
+/// Returns the part of a line after the checksum, if the checksum is valid.
+fn json_of(line: &[u8]) -> Option<&[u8]> {
+    let (found, json) = line.split_at_checked(CHECKSUM)?;
+    (found == checksum(json).as_bytes()).then_some(json)
+}
+
+fn checksum(json: &[u8]) -> String {
+    format!("{:08x} ", crc32fast::hash(json))
+}

@@ -1,0 +1,64 @@
+//! The protocol between a registry and its callers, which are servers and programs.
+//!
+//! Each request contains the number of its protocol, and the registry answers in that protocol. A request without a
+//! number has protocol 1. A registry refuses a request if it does not know the protocol. The request then has no
+//! effect, except that its tokens count as evidence.
+
+/// The protocol of the requests of this version.
+pub const PROTOCOL: u32 = 1;
+
+/// The callers of a registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// A server of the fleet.
+    Server,
+    /// A program that uses the client library.
+    Program,
+}
+
+/// The reason why a registry has refused the protocol of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// The protocol is newer than the registry.
+    RegistryTooOld,
+    /// The registry no longer knows the protocol.
+    CallerTooOld,
+}
+
+impl Mismatch {
+    /// Reads the outcome of an answer. Returns `None` if the registry knows the protocol.
+    pub fn read(outcome: &str) -> Option<Mismatch> {
+        match outcome {
+            "registry too old" => Some(Mismatch::RegistryTooOld),
+            "caller too old" => Some(Mismatch::CallerTooOld),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of the state that a server shows.
+    pub fn state(self) -> &'static str {
+        match self {
+            Mismatch::RegistryTooOld => "registry too old",
+            Mismatch::CallerTooOld => "server too old",
+        }
+    }
+
+    /// Returns the reason for a message, with the remedy and what the registry has added.
+    pub fn explain(self, caller: Caller, detail: Option<&str>) -> String {
+        let why = match (self, caller) {
+            (Mismatch::RegistryTooOld, Caller::Server) => {
+                "the registry is too old for this server: install the newer version there, and run ALTER EXTENSION snowflake_id_registry UPDATE"
+            }
+            (Mismatch::RegistryTooOld, Caller::Program) => {
+                "the registry is too old for this program: install the newer version there, and run ALTER EXTENSION snowflake_id_registry UPDATE"
+            }
+            (Mismatch::CallerTooOld, Caller::Server) => {
+                "this server is too old for the registry: install the newer version of snowflake_id on this server"
+            }
+            (Mismatch::CallerTooOld, Caller::Program) => {
+                "this program is too old for the registry: build it with the newer version of snowflake-id-client"
+            }
+        };
+        detail.map_or(why.into(), |detail| format!("{why} ({detail})"))
+    }
+}

@@ -1,0 +1,33 @@
+//! What this version does with data and registries of other versions.
+//!
+//! Each file and each relation that the library writes contains the number of its format. A version reads all formats
+//! up to its own. It neither uses nor overwrites a newer format: after the library has been replaced by an older one,
+//! nothing is known about the IDs and numbers that were used meanwhile.
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys;
+use snowflake_id_core::message::newer_format;
+
+use super::transaction::Problem;
+use crate::pg::relation::Relation;
+
+/// The first column of the relations that the library writes.
+pub const FORMAT_COLUMN: (&CStr, pg_sys::Oid) = (c"format", pg_sys::INT4OID);
+
+/// Checks the formats of all rows of a relation of schema `snowflake_internal`, which this version writes in format
+/// `known`.
+///
+/// # Errors
+/// Returns the problem to report if a format is newer.
+pub fn check_rows(relation: Relation, name: &str, known: i32) -> Result<(), Problem> {
+    let mut found = known;
+    relation.for_each_row([FORMAT_COLUMN], |[format]| {
+        found = found.max(format.map_or(known, |format| format.value() as i32));
+    });
+    if found <= known {
+        return Ok(());
+    }
+    let relation = format!("relation \"snowflake_internal.{name}\"");
+    Err(Problem(newer_format(&relation, found as u64, known as u64)))
+}
