@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -383,6 +384,15 @@ impl Cluster {
     /// The directory of the socket, for the programs' option `--host`.
     pub fn host(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Writes a file in the server's directory that only the server's user can read.
+    pub fn write_private(&self, name: &str, text: &str) -> PathBuf {
+        let file = self.host().join(name);
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        self.own(&file);
+        file
     }
 
     /// Makes the server's user the owner of a file in the server's directory.

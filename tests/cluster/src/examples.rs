@@ -17,8 +17,9 @@ pub fn run_block(client: &mut Client, block: &str) -> usize {
     let mut checked = 0;
     for (statement, expected) in statements(block) {
         if let Some(query) = statement.strip_suffix(GEXEC) {
-            let commands = last_row(client, query);
-            client.run(&commands);
+            for command in rows(client, query).concat() {
+                client.run(&command);
+            }
             continue;
         }
         let row = last_row(client, &statement);
@@ -35,6 +36,22 @@ pub fn blocks(page: &str) -> impl Iterator<Item = &str> {
     page.split("```sql\n").skip(1).map(|rest| rest.split_once("```").expect("an open code block").0)
 }
 
+/// The SQL blocks of a page that are run at a place. Their first line is a comment that names the place.
+pub fn blocks_at<'a>(page: &'a str, place: &'a str) -> impl Iterator<Item = &'a str> {
+    blocks(page).filter_map(move |block| block.strip_prefix("-- ")?.strip_prefix(place)?.strip_prefix('\n'))
+}
+
+/// The only block that is run at a place.
+pub fn block_at<'a>(page: &'a str, place: &'a str) -> &'a str {
+    let [block] = blocks_at(page, place).collect::<Vec<_>>()[..] else { panic!("not one block \"{place}\"") };
+    block
+}
+
+/// The query of the only block that is run at a place, without the comment that follows it.
+pub fn query_at<'a>(page: &'a str, place: &'a str) -> &'a str {
+    block_at(page, place).rsplit_once(';').unwrap().0
+}
+
 /// The text after a query whose results are to be executed.
 const GEXEC: &str = r" \gexec";
 
@@ -43,7 +60,9 @@ pub fn statements(block: &str) -> Vec<(String, String)> {
     let mut all = Vec::new();
     let mut statement = String::new();
     for line in block.lines() {
-        match line.split_once(';') {
+        // The body of a function, between two $$, contains semicolons.
+        let is_in_body = (statement.matches("$$").count() + line.matches("$$").count()) % 2 == 1;
+        match line.split_once(';').filter(|_| !is_in_body) {
             Some((last, rest)) => {
                 let expected = rest.trim().trim_start_matches("--").trim();
                 all.push((format!("{statement}{last}"), expected.into()));
@@ -59,14 +78,15 @@ pub fn statements(block: &str) -> Vec<(String, String)> {
 
 /// Runs a statement. Returns its last row, with `|` between the columns.
 pub fn last_row(client: &mut Client, statement: &str) -> String {
+    rows(client, statement).pop().unwrap_or_default().join(" | ")
+}
+
+fn rows(client: &mut Client, statement: &str) -> Vec<Vec<String>> {
     let messages =
         client.simple_query(statement).unwrap_or_else(|error| panic!("{statement}: {}", text(&error)));
     let rows = messages.iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,
     });
-    let row = rows.last();
-    row.map_or_else(String::new, |row| {
-        (0..row.len()).map(|at| row.get(at).unwrap_or("")).collect::<Vec<_>>().join(" | ")
-    })
+    rows.map(|row| (0..row.len()).map(|at| row.get(at).unwrap_or("").to_owned()).collect()).collect()
 }

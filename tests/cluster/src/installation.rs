@@ -1,5 +1,7 @@
 //! The PostgreSQL installation to use.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,6 +16,43 @@ pub fn pg_config() -> PathBuf {
 pub fn ask_pg_config(pg_config: &Path, option: &str) -> String {
     let output = successful(Command::new(pg_config).arg(option));
     String::from_utf8(output.stdout).unwrap().trim().into()
+}
+
+/// A copy of the installation, to which a test can add extensions: its directory, its `pg_config`, and the directory for
+/// the files of extensions.
+pub fn copied_installation() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    // PostgreSQL finds its other files relative to its programs.
+    let mut copy = Command::new("cp");
+    copy.args(["-R", "--parents"]);
+    for option in ["--bindir", "--pkglibdir", "--sharedir"] {
+        copy.arg(ask_pg_config(&pg_config(), option));
+    }
+    successful(copy.arg(dir.path()));
+    let copied = |option: &str| dir.path().join(ask_pg_config(&pg_config(), option).trim_start_matches('/'));
+    let (pg_config, extensions) =
+        (copied("--bindir").join("pg_config"), copied("--sharedir").join("extension"));
+    (dir, pg_config, extensions)
+}
+
+/// A copy of the installation with an extension from an unpacked Debian package: its directory and its `pg_config`.
+/// `variable` names the environment variable with the directory of the package: see scripts/test.sh.
+pub fn installation_with(variable: &str) -> Result<(tempfile::TempDir, PathBuf), String> {
+    let major = major(&pg_config());
+    if major != 15 {
+        return Err(format!("Debian has it for PostgreSQL 15, not for {major}"));
+    }
+    let package = std::env::var_os(variable).ok_or(format!("{variable} is not set: see scripts/test.sh"))?;
+    let (dir, pg_config, extensions) = copied_installation();
+    let libraries = PathBuf::from(ask_pg_config(&pg_config, "--pkglibdir"));
+    let package = Path::new(&package);
+    for (files, to) in
+        [("usr/share/postgresql/15/extension/.", &extensions), ("usr/lib/postgresql/15/lib/.", &libraries)]
+    {
+        successful(Command::new("cp").arg("-R").arg(package.join(files)).arg(to));
+    }
+    Ok((dir, pg_config))
 }
 
 /// The major version of an installation.

@@ -13,21 +13,26 @@
 
 pub mod accidents;
 pub mod book;
+pub mod citus;
 mod cluster;
 pub mod copies;
 pub mod examples;
 pub mod faults;
 pub mod fleet;
+pub mod fuzz;
 pub mod installation;
 pub mod load;
+pub mod monitoring;
 pub mod network;
 pub mod patroni;
+pub mod pool;
 mod registry;
 pub mod segments;
 pub mod skip;
 pub mod sql;
 mod template;
 mod user;
+pub mod versions;
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -43,7 +48,7 @@ pub use postgres::Client;
 pub use registry::Registry;
 pub use skip::needs;
 pub use sql::*;
-pub use user::as_server_user;
+pub use user::{as_server_user, new_dir};
 
 /// The time after which a test stops waiting for a condition.
 pub const TIMEOUT: Duration = Duration::from_secs(60);

@@ -12,6 +12,11 @@ use std::time::Duration;
 
 use crate::Cluster;
 
+/// A port on which no process listens.
+pub fn unused_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
 /// A fault that a [`Proxy`] causes on the connections through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -44,7 +49,8 @@ pub struct Proxy {
 }
 
 struct Shared {
-    registry: PathBuf,
+    /// The Unix socket of the registry.
+    registry: Mutex<PathBuf>,
     fault: Mutex<Fault>,
     /// How many connections were made so far, and how many are open.
     made: AtomicUsize,
@@ -72,7 +78,7 @@ impl Proxy {
         let listener = TcpListener::bind((address, port)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared {
-            registry: host.join(".s.PGSQL.5432"),
+            registry: Mutex::new(socket_in(host)),
             fault: Mutex::new(Fault::None),
             made: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
@@ -112,6 +118,11 @@ impl Proxy {
         *self.shared.fault.lock().unwrap() = fault;
     }
 
+    /// Leads all new connections to another registry, as an address that moves to another host does.
+    pub fn lead_to(&self, registry: &Cluster) {
+        *self.shared.registry.lock().unwrap() = socket_in(registry.host());
+    }
+
     /// How many connections were made so far.
     pub fn made(&self) -> usize {
         self.shared.made.load(Ordering::Relaxed)
@@ -121,6 +132,10 @@ impl Proxy {
     pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::Relaxed)
     }
+}
+
+fn socket_in(host: &Path) -> PathBuf {
+    host.join(".s.PGSQL.5432")
 }
 
 impl Drop for Proxy {
@@ -143,7 +158,7 @@ impl Shared {
             let _ = client.read(&mut [0; 1024])?;
             return client.write_all(GARBAGE);
         }
-        let mut registry = UnixStream::connect(&self.registry)?;
+        let mut registry = UnixStream::connect(self.registry.lock().unwrap().as_path())?;
         let has_asked = Arc::new(AtomicBool::new(false));
         let answers = {
             let (client, registry) = (client.try_clone()?, registry.try_clone()?);

@@ -16,16 +16,23 @@ mod alone {
     mod watermark;
 }
 mod book {
+    mod changing_keys;
     mod clients;
     mod contents;
+    mod kubernetes;
     mod messages;
     mod monitoring;
     mod other_ways_of_reading;
     mod pages;
+    mod pglogical;
+    mod reading_beside_changes;
     pub mod reading_in_order;
     mod reading_on_other_servers;
     mod reference;
+    pub mod several_writers;
+    mod switching_servers;
     mod two_servers;
+    mod without_the_library;
 }
 mod client {
     mod clocks;
@@ -43,6 +50,7 @@ mod clock_sequence {
 }
 mod fleet {
     mod accidents;
+    mod citus;
     pub mod clocks;
     pub mod connecting;
     mod copies;
@@ -58,10 +66,18 @@ mod fleet {
     mod network;
     mod nonsense;
     mod patroni;
+    mod points_in_time;
     mod registry_worker;
     mod slow_commits;
     mod subscribers;
     mod tar_pit;
+}
+mod fuzz {
+    mod arguments;
+    mod connection_strings;
+    mod facts_and_requests;
+    mod files;
+    mod replies;
 }
 mod hostile {
     mod database;
@@ -82,10 +98,11 @@ mod horizon {
     mod requests;
     mod reset;
     mod restored;
-    mod stakes;
+    pub mod stakes;
 }
 mod ids {
     mod copy;
+    mod generator_script;
     mod layouts;
     mod memory;
     mod preload;
@@ -126,10 +143,19 @@ mod segments {
 }
 mod tables {
     mod adopt;
+    mod adopt_online;
     mod dump;
     mod names;
     mod partitions;
     mod partman;
+}
+mod versions {
+    mod files;
+    mod frozen;
+    mod protocols;
+    mod relations;
+    mod rolling;
+    mod updates;
 }
 mod watermark {
     mod accidents;

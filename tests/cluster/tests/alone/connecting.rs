@@ -3,10 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use harness::network::{Fault, Proxy};
+use harness::network::{Fault, Proxy, unused_port};
 use harness::*;
-
-use crate::fleet::connecting::unused_port;
 
 /// The server asks a host before the right one. That host refuses, says nothing, or is a standby.
 #[test]

@@ -1,96 +1,264 @@
-//! The programs of docs/how-to/clients.md and numbers-over-http.md, run as they are. A comment after a line that prints
+//! The programs of docs/how-to/clients-*.md and numbers-over-http.md, run as they are. A comment after a line that prints
 //! gives the output: `an ID` stands for the ID of a row in table `orders`.
 //!
 //! These tests are not part of a plain `cargo test`: scripts/clients.sh installs their requirements below
 //! target/clients and runs them.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use harness::book::{read, root};
 use harness::segments::{administer, single_server};
 use harness::*;
 
-const PAGE: &str = include_str!("../../../../docs/how-to/clients.md");
+mod python {
+    use super::*;
 
-#[test]
-#[ignore = "needs packages: make clients"]
-fn django() {
-    check("django", include_str!("../../../clients/django_orders.py"), &mut python("django_orders.py"));
-}
-
-#[test]
-#[ignore = "needs packages: make clients"]
-fn sqlalchemy() {
-    check(
-        "sqlalchemy",
-        include_str!("../../../clients/sqlalchemy_orders.py"),
-        &mut python("sqlalchemy_orders.py"),
-    );
-}
-
-#[test]
-#[ignore = "needs packages: make clients"]
-fn node_postgres() {
-    let source = include_str!("../../../clients/node_postgres_orders.mjs");
-    check("node_postgres", source, Command::new("node").arg(installed("node_postgres_orders.mjs")));
-}
-
-#[test]
-#[ignore = "needs packages: make clients"]
-fn sqlx() {
-    let source = include_str!("../../../clients/sqlx/src/main.rs");
-    check("sqlx", source, &mut Command::new(installed("sqlx/target/debug/orders")));
-}
-
-/// Four clients take numbers while the server crashes. No number is repeated. Other requests get no number.
-#[test]
-#[ignore = "needs packages: make clients"]
-fn number_service() {
-    let source = include_str!("../../../clients/number_service.py");
-    let page = include_str!("../../../../docs/how-to/numbers-over-http.md");
-    assert!(
-        page.contains(&format!("\n```python\n{source}```\n")),
-        "the page does not show the program as it is"
-    );
-    let cluster = single_server().start();
-    administer(&cluster, "create_segment('orders')");
-    administer(&cluster, "create_segment('secret')");
-    let privileges = examples::blocks(page).next().unwrap();
-    cluster.connect().run(privileges);
-
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-    let mut command = python("number_service.py");
-    command.arg(port.to_string()).stderr(Stdio::null());
-    command.env("PGHOST", cluster.host()).env("PGUSER", "number_service").env("PGDATABASE", "postgres");
-    let _service = Service(command.spawn().unwrap());
-    eventually("the service", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)));
-
-    let ask = |request: &str| ask(port, request);
-    assert_eq!(ask("POST /orders"), (200, "1\n".into()));
-    for (request, status) in
-        [("POST /secret", 404), ("POST /", 404), ("GET /orders", 501), ("PUT /orders", 501)]
-    {
-        assert_eq!(ask(request).0, status, "{request}");
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn django() {
+        check("python/django_orders.py", MAKES_TABLE);
     }
-    let client = |_: &std::sync::atomic::AtomicBool| {
-        let (mut mine, mut failures) = (Vec::new(), 0);
-        while mine.len() < 200 {
-            match ask("POST /orders") {
-                (200, number) => mine.push(number.trim_end().parse::<i64>().unwrap()),
-                (503, _) => failures += 1,
-                other => panic!("{other:?}"),
-            }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn sqlalchemy() {
+        check("python/sqlalchemy_orders.py", MAKES_TABLE);
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn psycopg() {
+        check("python/psycopg_orders.py", TABLE);
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn asyncpg() {
+        check("python/asyncpg_orders.py", TABLE);
+    }
+
+    /// Drivers that read a value of type `snowflake` as a string until the type is registered.
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn type_of_drivers() {
+        let cluster = Cluster::builder().worker(1).start();
+        for program in ["python/psycopg_type.py", "python/asyncpg_type.py"] {
+            assert!(prints(program, cluster.host().to_str().unwrap(), "postgres").is_empty());
         }
-        (mine, failures)
-    };
-    let (taken, ()) = beside([client; 4], || cluster.restart("immediate"));
-    let failures: i32 = taken.iter().map(|(_, failures)| failures).sum();
-    println!("{failures} requests without a number");
-    let all: Vec<i64> = taken.into_iter().flat_map(|(mine, _)| mine).collect();
-    assert_distinct(&all);
-    assert!(all.iter().all(|&number| number > 1));
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn type_of_sqlalchemy() {
+        check("python/sqlalchemy_type.py", MAKES_TABLE);
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn type_of_django() {
+        check("python/django_type.py", MAKES_TABLE);
+    }
+
+    /// Four clients take numbers while the server crashes. No number is repeated. Other requests get no number.
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn number_service() {
+        const PROGRAM: &str = "python/number_service.py";
+        let page = read("docs/how-to/numbers-over-http.md");
+        assert!(
+            page.contains(&format!("\n```python\n{}```\n", source(PROGRAM))),
+            "the page does not show the program as it is"
+        );
+        let cluster = single_server().start();
+        administer(&cluster, "create_segment('orders')");
+        administer(&cluster, "create_segment('secret')");
+        let privileges = examples::blocks(&page).next().unwrap();
+        cluster.connect().run(privileges);
+
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let mut command = command(PROGRAM);
+        command.arg(port.to_string()).stderr(Stdio::null());
+        command.env("PGHOST", cluster.host()).env("PGUSER", "number_service").env("PGDATABASE", "postgres");
+        let _service = Service(command.spawn().unwrap());
+        eventually("the service", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)));
+
+        let ask = |request: &str| ask(port, request);
+        assert_eq!(ask("POST /orders"), (200, "1\n".into()));
+        for (request, status) in
+            [("POST /secret", 404), ("POST /", 404), ("GET /orders", 501), ("PUT /orders", 501)]
+        {
+            assert_eq!(ask(request).0, status, "{request}");
+        }
+        let client = |_: &std::sync::atomic::AtomicBool| {
+            let (mut mine, mut failures) = (Vec::new(), 0);
+            while mine.len() < 200 {
+                match ask("POST /orders") {
+                    (200, number) => mine.push(number.trim_end().parse::<i64>().unwrap()),
+                    (503, _) => failures += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+            (mine, failures)
+        };
+        let (taken, ()) = beside([client; 4], || cluster.restart("immediate"));
+        let failures: i32 = taken.iter().map(|(_, failures)| failures).sum();
+        println!("{failures} requests without a number");
+        let all: Vec<i64> = taken.into_iter().flat_map(|(mine, _)| mine).collect();
+        assert_distinct(&all);
+        assert!(all.iter().all(|&number| number > 1));
+    }
+}
+
+mod javascript {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn rounding() {
+        let cluster = Cluster::builder().worker(1).start();
+        assert!(prints("javascript/rounding.mjs", cluster.host().to_str().unwrap(), "postgres").is_empty());
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn node_postgres() {
+        check("javascript/node_postgres_orders.mjs", TABLE);
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn postgres_js() {
+        check("javascript/postgres_js_orders.mjs", TABLE);
+        check("javascript/postgres_js_orders.mjs", &of_type(TABLE));
+    }
+
+    /// The migration is generated from the schema.
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn drizzle() {
+        is_shown("javascript/drizzle/schema.js");
+        let migrations = installed("javascript/drizzle/migrations");
+        if migrations.exists() {
+            fs::remove_dir_all(&migrations).unwrap();
+        }
+        as_on_page("javascript/drizzle", "npx drizzle-kit generate", &[]);
+        check("javascript/drizzle/orders.js", MAKES_TABLE);
+    }
+
+    /// Relational queries are exact with type `snowflake`.
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn drizzle_with_type() {
+        let parts = "CREATE TABLE parts (id bigint PRIMARY KEY DEFAULT snowflake_nextval(),
+                         order_id bigint NOT NULL REFERENCES orders)";
+        check("javascript/drizzle/snowflake.js", &of_type(&format!("{TABLE}; {parts}")));
+    }
+
+    /// Prisma's migrations need a program that Prisma downloads. The test runs the migration of the page by itself, and
+    /// generates the client without that program.
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn prisma() {
+        is_shown("javascript/prisma/schema.prisma");
+        as_on_page(
+            "javascript/prisma",
+            "npx prisma generate",
+            &[("PRISMA_SCHEMA_ENGINE_BINARY", "/bin/true")],
+        );
+        let migration = is_shown("javascript/prisma/migration.sql");
+        check("javascript/prisma/orders.mjs", &migration);
+        check("javascript/prisma/orders.mjs", &of_type(&migration));
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn typeorm() {
+        check("javascript/typeorm_orders.mjs", MAKES_TABLE);
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn sequelize() {
+        check("javascript/sequelize_orders.mjs", MAKES_TABLE);
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn kysely() {
+        check("javascript/kysely_orders.mjs", MAKES_TABLE);
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn knex() {
+        check("javascript/knex_orders.mjs", MAKES_TABLE);
+    }
+}
+
+mod rust {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn sqlx() {
+        check("rust/sqlx/src/main.rs", TABLE);
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn tokio_postgres() {
+        check("rust/tokio_postgres/src/main.rs", TABLE);
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn diesel() {
+        check("rust/diesel/src/main.rs", TABLE);
+        check("rust/diesel/src/main.rs", &of_type(TABLE));
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn seaorm() {
+        check("rust/seaorm/src/main.rs", MAKES_TABLE);
+    }
+}
+
+mod other {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn jdbc() {
+        // JDBC needs TCP.
+        let address = format!("127.78.{}.{}", std::process::id() % 250, std::process::id() / 250 % 250);
+        for table in [TABLE, &of_type(TABLE)] {
+            let cluster = Cluster::builder().worker(1).set("listen_addresses", &address).start();
+            check_on(&cluster, &address, "other/Orders.java", table);
+        }
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn pgx() {
+        check("other/orders.go", TABLE);
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn active_record() {
+        check("other/orders.rb", MAKES_TABLE);
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn doctrine() {
+        check("other/orders.php", MAKES_TABLE);
+    }
 }
 
 /// The running service. It ends with the test.
@@ -114,61 +282,135 @@ fn ask(port: u16, request: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), text.into())
 }
 
-fn python(program: &str) -> Command {
-    let mut command = Command::new(installed("venv/bin/python"));
-    command.arg(installed(program));
-    command
+/// For programs that create table `orders` themselves.
+const MAKES_TABLE: &str = "";
+/// For the other programs.
+const TABLE: &str = "CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)";
+
+/// These commands with columns of type `snowflake`.
+fn of_type(commands: &str) -> String {
+    commands.replace("bigint", "snowflake").replace("BIGINT", "snowflake")
 }
 
-/// The path at which scripts/clients.sh installs a file.
-fn installed(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients").join(file)
-}
-
-/// Runs a program in a database of its own, and compares its output with its comments. The mappers create table
-/// `orders` themselves. For the other programs the test creates it.
-fn check(database: &str, source: &str, program: &mut Command) {
-    assert!(
-        PAGE.contains(&format!("\n{source}```\n")),
-        "docs/how-to/clients.md does not show the program as it is"
-    );
+/// Runs a program in a database with the extension, and compares its output with its comments. The IDs that it prints are
+/// those of rows, all rows have IDs of this server, and the column has the default.
+fn check(program: &str, setup: &str) {
     let cluster = Cluster::builder().worker(1).start();
-    cluster.connect().run(&format!("CREATE DATABASE {database}"));
-    let mut client = cluster.connect_to(database);
-    client.run("CREATE EXTENSION snowflake_id");
-    if !["django", "sqlalchemy"].contains(&database) {
-        client.run("CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)");
-    }
+    check_on(&cluster, cluster.host().to_str().unwrap(), program, setup);
+}
 
-    program.env("PGHOST", cluster.host()).env("PGUSER", "test").env("PGDATABASE", database);
-    let output = String::from_utf8(successful(program).stdout).unwrap();
+/// Like [`check`], on a server that the program finds at this host.
+fn check_on(cluster: &Cluster, host: &str, program: &str, setup: &str) {
+    cluster.connect().run("CREATE DATABASE shop");
+    let mut client = cluster.connect_to("shop");
+    client.run("CREATE EXTENSION snowflake_id");
+    client.run(setup);
+    let ids = prints(program, host, "shop");
+    assert!(!ids.is_empty());
+    assert_increasing(&ids);
+    for id in ids {
+        let row = format!("SELECT count(*) FROM orders WHERE id = {id}");
+        assert_eq!(single::<i64>(&mut client, &row), 1, "{id}");
+    }
+    // Also those that the program takes before it inserts rows.
+    let others = "SELECT count(*) FROM orders
+                  WHERE snowflake_worker(id) <> 1 OR snowflake_timestamp(id) < now() - interval '1 minute'";
+    assert_eq!(single::<i64>(&mut client, others), 0);
+    let default = "SELECT column_default FROM information_schema.columns
+                   WHERE table_name = 'orders' AND column_name = 'id' AND udt_name IN ('int8', 'snowflake')";
+    assert_eq!(single::<String>(&mut client, default), "snowflake_nextval()");
+}
+
+/// Runs a program in a database, and compares its output with its comments. Returns the IDs that it prints, without
+/// repetitions in a row.
+fn prints(program: &str, host: &str, database: &str) -> Vec<i64> {
+    let source = is_shown(program);
+    let mut command = command(program);
+    command.env("PGHOST", host).env("PGUSER", "test").env("PGDATABASE", database);
+    let output = String::from_utf8(successful(&mut command).stdout).unwrap();
     let printed: Vec<&str> = output.lines().collect();
     let expected: Vec<&str> = source.lines().filter_map(comment).collect();
     assert_eq!(printed.len(), expected.len(), "{output}");
     let mut ids = Vec::new();
     for (printed, expected) in printed.into_iter().zip(expected) {
-        match expected {
-            "an ID" => ids.push(printed.parse().unwrap_or_else(|_| panic!("{printed} is no ID"))),
-            _ => assert_eq!(printed, expected),
-        }
+        let Some((before, after)) = expected.split_once("an ID") else {
+            assert_eq!(printed, expected);
+            continue;
+        };
+        let id = printed.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+        ids.push(id.and_then(|id| id.parse().ok()).unwrap_or_else(|| panic!("{printed} is not {expected}")));
     }
-    assert!(!ids.is_empty());
-    assert_increasing(&ids);
-    for id in ids {
-        let row = "SELECT count(*) FILTER (WHERE snowflake_worker(id) = 1
-                       AND snowflake_timestamp(id) > now() - interval '1 minute')
-                   FROM orders WHERE id = ";
-        assert_eq!(single::<i64>(&mut client, &format!("{row}{id}")), 1, "{id}");
-    }
-    let default = "SELECT column_default FROM information_schema.columns
-                   WHERE table_name = 'orders' AND column_name = 'id' AND data_type = 'bigint'";
-    assert_eq!(single::<String>(&mut client, default), "snowflake_nextval()");
+    ids.dedup();
+    ids
 }
+
+const PRINTS: [&str; 7] =
+    ["print(", "println!(", "console.log(", "System.out.println(", "fmt.Println(", "puts ", "echo "];
 
 /// The expected output in the comment of a line that prints.
 fn comment(line: &str) -> Option<&str> {
-    let is_print =
-        ["print(", "println!(", "console.log("].iter().any(|print| line.trim_start().starts_with(print));
+    let is_print = PRINTS.iter().any(|print| line.trim_start().starts_with(print));
     let (_, comment) = line.rsplit_once("// ").or_else(|| line.rsplit_once("# "))?;
     is_print.then_some(comment)
+}
+
+/// The text of a file, by its path in tests/clients. Fails if the page of its language does not show it as it is.
+fn is_shown(file: &str) -> String {
+    let text = source(file);
+    let page = page_of(file);
+    assert!(read(&page).contains(&format!("\n{text}```\n")), "{page} does not show {file} as it is");
+    text
+}
+
+/// Runs the command of the page that begins like this, in a directory of tests/clients.
+fn as_on_page(directory: &str, beginning: &str, environment: &[(&str, &str)]) {
+    let page = read(&page_of(directory));
+    let line = page.lines().find(|line| line.starts_with(beginning)).expect("a command");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line]).current_dir(installed(directory)).envs(environment.iter().copied());
+    successful(&mut shell);
+}
+
+/// The page with the programs of a directory.
+fn page_of(file: &str) -> String {
+    let (language, _) = file.split_once('/').unwrap();
+    format!("docs/how-to/clients-{language}.md")
+}
+
+fn source(file: &str) -> String {
+    read(&format!("tests/clients/{file}"))
+}
+
+/// The path at which scripts/clients.sh installs a file.
+fn installed(file: &str) -> PathBuf {
+    root().join("target/clients").join(file)
+}
+
+/// Runs a program in its directory.
+fn command(program: &str) -> Command {
+    let path = installed(program);
+    let mut command = match program.split_once('/').unwrap() {
+        ("javascript", _) => Command::new("node"),
+        ("python", _) => Command::new(installed("venv/bin/python")),
+        ("rust", file) => {
+            return Command::new(installed("rust/target/debug").join(file.split_once('/').unwrap().0));
+        }
+        (_, "Orders.java") => {
+            let mut java = Command::new("java");
+            java.args(["-cp", "/usr/share/java/postgresql.jar"]);
+            java
+        }
+        // With the packages of Debian, which are no modules.
+        (_, "orders.go") => {
+            let mut go = Command::new("go");
+            go.arg("run").env("GO111MODULE", "off").env("GOPATH", "/usr/share/gocode");
+            go.env("GOCACHE", installed("go"));
+            go
+        }
+        (_, "orders.rb") => Command::new("ruby"),
+        (_, "orders.php") => Command::new("php"),
+        _ => panic!("what runs {program}?"),
+    };
+    command.current_dir(path.parent().unwrap()).arg(path);
+    command
 }

@@ -4,12 +4,10 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use harness::book::{quoted, rows};
+use harness::book::{quoted, root, rows};
+use harness::monitoring::{Prometheus, free_address, get, make_exporter_role, program, start_exporter};
 use harness::segments;
 use harness::*;
 use serde_json::Value;
@@ -57,11 +55,6 @@ fn queries(file: &str) -> Vec<Query> {
         }
     }
     all
-}
-
-/// Creates the role that the page describes: a member of pg_monitor without further privileges.
-fn make_exporter_role(cluster: &Cluster) {
-    cluster.connect().run("CREATE ROLE prometheus LOGIN IN ROLE pg_monitor");
 }
 
 /// Every column is described, and every described column exists.
@@ -168,103 +161,11 @@ fn watched_fleet() -> Watched {
     Watched { fleet, server }
 }
 
-/// A program that is ended when the value is dropped.
-struct Program(Child);
-
-impl Program {
-    fn start(command: &mut Command, log: &Path) -> Program {
-        let log = File::create(log).unwrap();
-        let command = command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
-        Program(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // The program may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// The path of one of Debian's unpacked programs.
-fn program(name: &str) -> PathBuf {
-    let dir = std::env::var_os("SNOWFLAKE_ID_PROMETHEUS")
-        .expect("SNOWFLAKE_ID_PROMETHEUS: see make test-monitoring");
-    PathBuf::from(dir).join(name)
-}
-
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
-
-/// A minimal HTTP client: returns the body of the reply, if there is one.
-fn get(address: &str, path: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    Some(answer.split_once("\r\n\r\n")?.1.into())
-}
-
-/// Starts an exporter with one of our files.
-fn start_exporter(cluster: &Cluster, dir: &Path, file: &str) -> (Program, String) {
-    let address = free_address();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../monitoring").join(file);
-    let exporter = Program::start(
-        Command::new(program("prometheus-postgres-exporter"))
-            .arg(format!("--web.listen-address={address}"))
-            .arg(format!("--extend.query-path={}", path.display()))
-            .env(
-                "DATA_SOURCE_NAME",
-                format!("user=prometheus host={} dbname=postgres", cluster.host().display()),
-            ),
-        &dir.join(file),
-    );
-    (exporter, address)
-}
-
-/// Starts Prometheus with our alerts. It queries the exporters every second.
-fn start_prometheus(exporters: &[&str], dir: &Path) -> (Program, String) {
-    let alerts =
-        fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../monitoring/alerts.yml")).unwrap();
-    let configuration = format!(
-        "global: {{scrape_interval: 1s, evaluation_interval: 1s}}
-rule_files: ['{}']
-scrape_configs: [{{job_name: postgresql, static_configs: [{{targets: {exporters:?}}}]}}]
-",
-        alerts.display()
-    );
-    fs::write(dir.join("prometheus.yml"), configuration).unwrap();
-    let address = free_address();
-    let prometheus = Program::start(
-        Command::new(program("prometheus"))
-            .arg(format!("--config.file={}", dir.join("prometheus.yml").display()))
-            .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
-            .arg(format!("--web.listen-address={address}")),
-        &dir.join("prometheus.log"),
-    );
-    (prometheus, address)
-}
-
-/// The reply of Prometheus to a request.
-fn ask(prometheus: &str, path: &str) -> Option<Value> {
-    let answer: Value = serde_json::from_str(&get(prometheus, path)?).ok()?;
-    assert_eq!(answer["status"], "success", "{path}: {answer}");
-    Some(answer["data"].clone())
-}
-
-/// The samples that a query returns.
-fn query(prometheus: &str, query: &str) -> Option<Vec<Value>> {
-    let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
-    ask(prometheus, &format!("/api/v1/query?query={encoded}"))?["result"].as_array().cloned()
-}
-
 /// Waits until all of these alerts are pending or firing.
-fn wait_for_alerts(prometheus: &str, names: &[&str]) {
+fn wait_for_alerts(prometheus: &Prometheus, names: &[&str]) {
     for name in names {
         let alert = format!("ALERTS{{alertname=\"{name}\"}}");
-        eventually(name, || query(prometheus, &alert)?.first().map(drop));
+        eventually(name, || prometheus.query(&alert)?.first().map(drop));
     }
 }
 
@@ -297,9 +198,12 @@ fn expressions(value: &Value, found: &mut Vec<String>) {
 fn everything_that_is_watched_is_there() {
     let Watched { fleet, server } = watched_fleet();
     let dir = tempfile::tempdir().unwrap();
-    let (_exporter, of_server) = start_exporter(&server, dir.path(), "postgres_exporter.yml");
-    let (_registry_exporter, of_registry) =
-        start_exporter(&fleet.registry, dir.path(), "postgres_exporter_registry.yml");
+    let start = |cluster: &Cluster, name: &str| {
+        let (queries, address) = (root().join("monitoring").join(format!("{name}.yml")), free_address());
+        (start_exporter(cluster, "postgres", &queries, &address, dir.path(), name), address)
+    };
+    let (_exporter, of_server) = start(&server, "postgres_exporter");
+    let (_registry_exporter, of_registry) = start(&fleet.registry, "postgres_exporter_registry");
 
     // The exporters provide everything that the files describe, under the right names.
     let mut told = BTreeSet::new();
@@ -325,8 +229,9 @@ fn everything_that_is_watched_is_there() {
     }
 
     // Everything that is queried is provided.
-    let (_prometheus, prometheus) = start_prometheus(&[&of_server, &of_registry], dir.path());
-    eventually("a scrape", || query(&prometheus, "snowflake_id_ready == 1")?.pop());
+    let prometheus = Prometheus::start(&root().join("monitoring/alerts.yml"), 2, dir.path());
+    prometheus.watch(&[("server", &of_server), ("registry", &of_registry)]);
+    eventually("a scrape", || prometheus.query("snowflake_id_ready == 1")?.pop());
     let is_text = |line: &&str| line.contains("name: ") || line.trim_start().starts_with('#');
     let alerts: String = ALERTS.lines().filter(|line| !is_text(line)).flat_map(|line| [line, "\n"]).collect();
     let is_missing = |name: &&String| !told.contains(*name) && *name != "snowflake_id_";
@@ -348,23 +253,23 @@ fn everything_that_is_watched_is_there() {
             .replace("$registry", ".*");
         assert!(!filled.contains('$'), "{expression}");
         let answer =
-            eventually(&expression, || query(&prometheus, &filled).filter(|answer| !answer.is_empty()));
+            eventually(&expression, || prometheus.query(&filled).filter(|answer| !answer.is_empty()));
         assert!(answer.iter().all(|sample| sample["value"][1] != "NaN"), "{expression}: {answer:?}");
     }
     for variable in dashboard["templating"]["list"].as_array().unwrap() {
         let Some(definition) = variable["definition"].as_str() else { continue };
         let metric =
             definition.strip_prefix("label_values(").and_then(|rest| rest.split_once(',')).unwrap().0;
-        assert!(!query(&prometheus, metric).unwrap().is_empty(), "{definition}");
+        assert!(!prometheus.query(metric).unwrap().is_empty(), "{definition}");
     }
 
     // There is no alert while all is well, nor for a misspelled name.
     assert_eq!(segments::refusal(&mut server.connect(), "ordres").0, "42704");
     eventually("the misspelled name", || {
-        query(&prometheus, "snowflake_id_segment_known{segment=\"ordres\"} == 0")?.pop()
+        prometheus.query("snowflake_id_segment_known{segment=\"ordres\"} == 0")?.pop()
     });
     eventually("the rules", || {
-        let groups = ask(&prometheus, "/api/v1/rules")?;
+        let groups = prometheus.ask("/api/v1/rules")?;
         let rules: Vec<&Value> = groups["groups"]
             .as_array()?
             .iter()
@@ -373,7 +278,7 @@ fn everything_that_is_watched_is_there() {
         assert!(rules.iter().all(|rule| rule["health"] != "err"), "{rules:?}");
         (rules.len() > 20 && rules.iter().all(|rule| rule["health"] == "ok")).then_some(())
     });
-    assert_eq!(query(&prometheus, "ALERTS").unwrap(), [Value::Null; 0]);
+    assert_eq!(prometheus.query("ALERTS").unwrap(), [Value::Null; 0]);
 
     // Accidents.
     let registry = &fleet.registry;

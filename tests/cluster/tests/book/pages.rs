@@ -1,18 +1,21 @@
 //! The SQL examples of the README and of the pages in docs/, run as they are.
 
 use harness::book::{files, read};
-use harness::examples::{blocks, run_block, run_examples};
+use harness::examples::{blocks, blocks_at, run_block, run_examples};
 use harness::*;
 
 /// The pages in docs/ that have examples, and the minimum number of results that each shows.
-const PAGES: [(&str, &str, usize); 17] = [
-    ("clients", include_str!("../../../../docs/how-to/clients.md"), 4),
+const PAGES: [(&str, &str, usize); 20] = [
+    ("big_tables", include_str!("../../../../docs/how-to/big-tables.md"), 3),
+    ("clients", include_str!("../../../../docs/how-to/clients.md"), 2),
+    ("clients_javascript", include_str!("../../../../docs/how-to/clients-javascript.md"), 0),
     ("clock_sequence", include_str!("../../../../docs/explanation/clock-sequence.md"), 1),
-    ("columns", include_str!("../../../../docs/how-to/columns.md"), 5),
+    ("columns", include_str!("../../../../docs/how-to/columns.md"), 6),
     ("copy", include_str!("../../../../docs/how-to/copy.md"), 2),
     ("faq", include_str!("../../../../docs/explanation/faq.md"), 4),
     ("functions", include_str!("../../../../docs/reference/functions.md"), 12),
     ("public_ids", include_str!("../../../../docs/how-to/public-ids.md"), 17),
+    ("json", include_str!("../../../../docs/how-to/json.md"), 10),
     ("layouts", include_str!("../../../../docs/reference/layouts.md"), 2),
     ("monitoring", include_str!("../../../../docs/how-to/monitoring.md"), 1),
     ("moving_over", include_str!("../../../../docs/how-to/moving-over.md"), 5),
@@ -58,8 +61,8 @@ fn examples_of_several_datacenters() {
     let sites = ["all sites", "site A", "site B"];
     let fleets = sites.map(|site| {
         let registry = Registry::of_both("renew_every => '500ms'").not_started().start(Cluster::builder());
-        let heading = format!("-- on the registry of {site}\n");
-        let mine: Vec<&str> = blocks(page).filter_map(|block| block.strip_prefix(&heading)).collect();
+        let place = format!("on the registry of {site}");
+        let mine: Vec<&str> = blocks_at(page, &place).collect();
         assert_eq!(mine.len(), 2, "{site}");
         mine.iter().for_each(|block| {
             run_block(&mut registry.connect(), block);
@@ -100,12 +103,22 @@ fn examples_of_numbers_over_http() {
     assert_eq!(single::<i64>(&mut client, "SELECT snowflake_segment_nextval('orders')"), 3);
 }
 
-/// The examples of Patroni's page are run by `make fleet-patroni`, the procedures for a fleet by `fleet::moves`, and those
-/// for readers in order by `reading_in_order` and `reading_on_other_servers`.
+/// The examples of Patroni's page are run by `make fleet-patroni`, and those of the page about Citus by `make citus`. The
+/// procedures of the other pages have a test of their own: `changing_keys`, `fleet::moves`, `kubernetes`, `pglogical`,
+/// `reading_in_order`, `reading_on_other_servers`, `several_writers`, `switching_servers` and `without_the_library`.
 #[test]
 fn no_page_is_left_out() {
-    let elsewhere =
-        ["docs/how-to/patroni.md", "docs/how-to/moving-a-fleet.md", "docs/how-to/reading-in-order.md"];
+    let elsewhere = [
+        "docs/how-to/changing-keys.md",
+        "docs/how-to/citus.md",
+        "docs/how-to/kubernetes.md",
+        "docs/how-to/moving-a-fleet.md",
+        "docs/how-to/patroni.md",
+        "docs/how-to/reading-in-order.md",
+        "docs/how-to/several-writers.md",
+        "docs/how-to/switching-servers.md",
+        "docs/how-to/without-the-library.md",
+    ];
     for page in files("docs", ".md").iter().filter(|page| !elsewhere.contains(&page.as_str())) {
         let is_run = include_str!("pages.rs").contains(&format!("../{page}\")"));
         assert!(is_run || !read(page).contains("```sql\n"), "the examples of {page} are not run");

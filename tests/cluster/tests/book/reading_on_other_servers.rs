@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
+use harness::examples::block_at;
 use harness::*;
 use postgres::types::PgLsn;
 
 use super::reading_in_order::*;
+use super::several_writers::{NAMES, run_for};
+
+const WRITERS: &str = include_str!("../../../../docs/how-to/several-writers.md");
 
 /// Reads on a standby, by the position in the WAL, and by watermarks that the primary stores.
 #[test]
@@ -119,4 +123,76 @@ fn rows_of_several_servers() {
     assert_all_read(&read[0], &alpha, "events");
     assert_all_read(&read[1], &beta, "events");
     assert!(read.iter().all(|rows| rows.len() > 100));
+}
+
+/// Three servers replicate to each other. Each of them reads the rows of all, with a position and a watermark for each
+/// server.
+#[test]
+fn rows_of_several_writers() {
+    if major(&pg_config()) < 16 {
+        println!("there is no parameter origin");
+        return;
+    }
+    let (mut servers, mut worker) = (vec![], 0);
+    for name in NAMES {
+        worker += 1;
+        let server = Cluster::builder().worker(worker).settings(&[
+            ("max_prepared_transactions", "20"),
+            ("cluster_name", name),
+            ("wal_level", "logical"),
+            ("max_replication_slots", "20"),
+            ("max_logical_replication_workers", "20"),
+            ("max_worker_processes", "40"),
+        ]);
+        let server = server.start();
+        let mut client = server.connect();
+        client.run(blocks_of("on each server").next().unwrap());
+        client.run(block_at(WRITERS, "on each server that reads"));
+        servers.push(server);
+    }
+    let all = || servers.iter().zip(NAMES);
+    for server in all() {
+        for publisher in all().filter(|(_, from)| *from != server.1) {
+            run_for(block_at(WRITERS, "on server alpha, for the rows of beta"), server, publisher);
+        }
+    }
+    let store = &steps("on each server, every second")[0];
+    let [begin, lock, read, advance, commit] = &steps("the reader")[..] else { panic!() };
+    let readers: Vec<_> = all().flat_map(|(reader, _)| all().map(move |origin| (reader, origin))).collect();
+    let readers = readers.into_iter().map(|(reader, (origin, name))| {
+        move |stop: &AtomicBool| {
+            let (mut there, mut client) = (origin.connect(), reader.connect());
+            let last = format!("SELECT max(id) FROM events WHERE origin = '{name}'");
+            let rows = repeat(stop, || {
+                there.run(store);
+                client.run(begin);
+                let position: i64 = client.query_one(lock, &[&name]).unwrap().get(0);
+                let rows = first_column(client.query(read, &[&name, &position]).unwrap());
+                if let Some(last) = rows.last() {
+                    client.execute(advance, &[&name, last]).unwrap();
+                }
+                client.run(commit);
+                let has_read_all =
+                    single::<Option<i64>>(&mut there, &last).is_none_or(|last| last <= position);
+                (!rows.is_empty() || has_read_all).then_some(rows)
+            });
+            (name, rows)
+        }
+    });
+    let (read, ()) = beside(readers, || {
+        let writers: Vec<_> = servers.iter().flat_map(|server| writers(server, INTO_EVENTS)).collect();
+        beside(writers, || thread::sleep(A_WHILE));
+    });
+    assert_eq!(read.len(), 9);
+    for (server, name) in all() {
+        let query = format!("SELECT id FROM events WHERE origin = '{name}' ORDER BY id");
+        let written = ids(&mut server.connect(), &query);
+        assert!(written.len() > 100);
+        for (_, rows) in read.iter().filter(|(origin, _)| *origin == name) {
+            assert_eq!(rows, &written, "rows of {name}");
+        }
+    }
+    for server in &servers {
+        server.stop_server("immediate");
+    }
 }

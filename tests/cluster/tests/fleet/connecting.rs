@@ -1,12 +1,12 @@
 //! How a server finds its registry: by lists of hosts, names, certificates and pools, as libpq does.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::Command;
 
-use harness::network::{Fault, Network, Proxy};
+use harness::network::{Fault, Network, Proxy, unused_port};
+use harness::pool::Pool;
 use harness::*;
 
 const NETWORK: &str = "a network of its own (run as root, with iproute2)";
@@ -59,9 +59,9 @@ fn whatever_libpq_can() {
     let try_with = |string: &str, service: Option<&str>| {
         let server = fleet.server_by(string).stopped();
         let files = server.host();
-        write_private(&server, "passwords", "registry.example:*:*:fleet:Gänse füßchen\n");
+        server.write_private("passwords", "registry.example:*:*:fleet:Gänse füßchen\n");
         if let Some(service) = service {
-            write_private(&server, "services", service);
+            server.write_private("services", service);
         }
         let environment = [
             ("PGSERVICEFILE", files.join("services")),
@@ -105,8 +105,8 @@ fn whatever_libpq_can() {
 #[test]
 fn a_pool_of_connections() {
     let fleet = Fleet::start(HALF_MINUTE_LEASES);
-    let Some(pool) = Pool::start_at(&fleet.registry, unused_port()) else { return };
-    let string = format!("host=127.0.0.1 port={} user=fleet dbname=postgres", pool.port);
+    let Some(pool) = Pool::start_at(&fleet.registry, "fleet", unused_port()) else { return };
+    let string = format!("host=127.0.0.1 port={} user=fleet dbname=postgres", pool.port());
     let server = fleet.server_by(string).set("shared_buffers", "1MB");
     let servers: Vec<Cluster> = (0..5).map(|_| server.clone().start()).collect();
     let workers: Vec<i64> = servers.iter().map(|server| leased_worker(server).into()).collect();
@@ -118,19 +118,14 @@ fn a_pool_of_connections() {
     let mut registry = fleet.registry.connect();
     assert!(fleet_connections(&mut registry) <= 2);
     // The pool is restarted: all servers continue.
-    let port = pool.port;
+    let port = pool.port();
     drop(pool);
     wait_for_registry_state(&servers[0], "unreachable");
-    let _pool = Pool::start_at(&fleet.registry, port).unwrap();
+    let _pool = Pool::start_at(&fleet.registry, "fleet", port).unwrap();
     for (server, worker) in servers.iter().zip(workers) {
         assert_renewed(server);
         assert_eq!(i64::from(leased_worker(server)), worker);
     }
-}
-
-/// A port on which no process listens.
-pub fn unused_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Starts a server with one file of the host replaced for that server alone.
@@ -146,17 +141,8 @@ pub fn start_with_file(server: &Cluster, file: &str, text: &str) -> Result<(), S
     server.try_to_start_by(within)
 }
 
-/// Writes a file in a server's directory that only the server's user can read.
-fn write_private(server: &Cluster, name: &str, text: &str) -> PathBuf {
-    let file = server.host().join(name);
-    fs::write(&file, text).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    server.own(&file);
-    file
-}
-
 /// Gives a server a key and a certificate for a host name. Returns the certificate of the authority that signed it.
-fn certificates(server: &Cluster, host: &str) -> PathBuf {
+pub fn certificates(server: &Cluster, host: &str) -> PathBuf {
     let dir = server.host();
     let openssl = |arguments: &str| {
         successful(Command::new("openssl").args(arguments.split_whitespace()).current_dir(dir));
@@ -169,50 +155,8 @@ fn certificates(server: &Cluster, host: &str) -> PathBuf {
     );
     for file in ["server.key", "server.crt"] {
         let text = fs::read_to_string(dir.join(file)).unwrap();
-        let written = write_private(server, file, &text);
+        let written = server.write_private(file, &text);
         fs::rename(written, server.data_dir().join(file)).unwrap();
     }
     dir.join("authority.crt")
-}
-
-/// PgBouncer in front of a registry, in transaction mode, with two connections to the registry.
-struct Pool {
-    process: Child,
-    port: u16,
-}
-
-impl Pool {
-    /// Starts a pool on a port.
-    fn start_at(registry: &Cluster, port: u16) -> Option<Pool> {
-        needs("PgBouncer (Debian: pgbouncer)", Command::new("pgbouncer").arg("--version").output())?;
-        let users = write_private(registry, "users.txt", "\"fleet\" \"\"\n");
-        let configuration = format!(
-            "[databases]\npostgres = host={} port=5432\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
-             unix_socket_dir =\nauth_type = trust\nauth_file = {}\npool_mode = transaction\ndefault_pool_size = 2\n\
-             logfile = {}\n",
-            registry.host().display(),
-            users.display(),
-            registry.host().join("pgbouncer.log").display()
-        );
-        let configuration = write_private(registry, "pgbouncer.ini", &configuration);
-        // PgBouncer refuses to run as root.
-        let process = as_server_user(Path::new("pgbouncer"))
-            .arg(configuration)
-            .current_dir(registry.host())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let pool = Pool { process, port };
-        eventually("PgBouncer", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
-        Some(pool)
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        // SIGTERM stops it at once. runuser passes the signal on.
-        kill("TERM", self.process.id() as i32);
-        let _ = self.process.wait();
-    }
 }

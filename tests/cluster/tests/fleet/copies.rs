@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use harness::*;
+use serde_json::{Value, json};
 
 /// How long clients take IDs before and after an event.
 const A_WHILE: Duration = Duration::from_millis(500);
@@ -114,8 +115,15 @@ fn a_rewound_server() {
 }
 
 /// The fields by which a lease file identifies itself as the original.
-fn original_in(file: &str) -> Vec<&str> {
-    file.lines().filter(|line| line.contains("\"inode\"") || line.contains("\"born_ns\"")).collect()
+fn original_in(file: &str) -> [Value; 2] {
+    let original = &contents_of(file)["original"];
+    ["inode", "born_ns"].map(|key| original[key].clone())
+}
+
+/// The contents of a lease file: a description, and a line of a checksum and JSON.
+fn contents_of(file: &str) -> Value {
+    let line = file.lines().nth(1).unwrap();
+    serde_json::from_str::<Value>(&line[9..]).unwrap()[0].clone()
 }
 
 #[test]
@@ -185,17 +193,18 @@ fn forge(copy: &Cluster) {
     let path = lease_path(copy);
     let metadata = fs::metadata(&path).unwrap();
     let born = metadata.created().unwrap().duration_since(UNIX_EPOCH).unwrap().as_nanos();
-    let forged = |line: &str| -> String {
-        let (indent, key) = line.split_at(line.len() - line.trim_start().len());
-        match key.split(':').next().unwrap() {
-            "\"inode\"" => format!("{indent}\"inode\": {},", metadata.ino()),
-            "\"born_ns\"" => format!("{indent}\"born_ns\": {born},"),
-            "\"device\"" => format!("{indent}\"device\": {},", metadata.dev()),
-            _ => line.into(),
-        }
-    };
-    let text: Vec<String> = fs::read_to_string(&path).unwrap().lines().map(forged).collect();
-    fs::write(&path, text.join("\n")).unwrap(); // Written in place, so it is still the same file.
+    let text = fs::read_to_string(&path).unwrap();
+    let mut contents = contents_of(&text);
+    let facts = [
+        ("inode", json!(metadata.ino())),
+        ("born_ns", json!(born as u64)),
+        ("device", json!(metadata.dev())),
+    ];
+    facts.into_iter().for_each(|(key, fact)| contents["original"][key] = fact);
+    let json = json!([contents]).to_string();
+    let line = format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()));
+    let text = format!("{}\n{line}", text.lines().next().unwrap());
+    fs::write(&path, text).unwrap(); // Written in place, so it is still the same file.
 }
 
 /// A twin, which cannot be told from the original by its file. The registry detects it at the second renewal.

@@ -34,7 +34,7 @@ fn make_pipe(path: &Path) {
 #[test]
 fn a_lost_or_damaged_lease_file() {
     type Damage = (&'static str, fn(&Path), Option<&'static str>);
-    let damages: [Damage; 6] = [
+    let damages: [Damage; 7] = [
         ("lost", |path| fs::remove_file(path).unwrap(), None),
         (
             "garbage",
@@ -49,6 +49,17 @@ fn a_lost_or_damaged_lease_file() {
                 fs::write(path, &text[..text.len() / 2]).unwrap();
             },
             Some("could not read file \"snowflake_id.lease\""),
+        ),
+        (
+            "a later end",
+            |path| {
+                let text = fs::read_to_string(path).unwrap();
+                let (before, end) = text.split_once("\"until_us\":").unwrap();
+                let digit = end.find(|character: char| character.is_ascii_digit()).unwrap();
+                let later = end[digit..].replacen('1', "2", 1);
+                fs::write(path, format!("{before}\"until_us\":{}{later}", &end[..digit])).unwrap();
+            },
+            Some("could not read file \"snowflake_id.lease\": line 2 is damaged"),
         ),
         (
             "copied",

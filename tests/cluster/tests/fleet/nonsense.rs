@@ -55,6 +55,14 @@ fn the_registry_answers_nonsense() {
             "outcome => 'foreign', registry_id => 'deadbeef-0000-0000-0000-000000000000'".into(),
             "the last lease was granted by another registry",
         ),
+        ("outcome => 'registry too old'".into(), "the registry is too old for this server"),
+        (
+            format!(
+                "outcome => 'caller too old', worker => 5, since => 1, til => {most} - 1, lease => ({least})"
+            ),
+            "this server is too old for the registry",
+        ),
+        ("outcome => 'registry too old', detail => repeat('2', 8000)".into(), "(2222"),
         ("outcome => 'taken', detail => repeat('Lorem ipsum %s \u{1F600} ', 100)".into(), "Lorem ipsum %s"),
         (
             "outcome => 'taken', detail => repeat('Lorem ipsum %s \u{1F600} ', 500000)".into(),

@@ -150,6 +150,44 @@ fn publications_for_all_tables_in_both_directions() {
         single::<String>(&mut first, published),
         "orders, segment_grant, snowflake_mask_key, snowflake_worker"
     );
+    // What belongs to a server stays there.
+    first.run(
+        "CREATE ROLE shop; SELECT snowflake_grant_segment('orders', 'shop');
+         INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('one', 9);
+         INSERT INTO snowflake_mask_key (name, key) VALUES ('orders', '\\x000102030405060708090a0b0c0d0e0f');
+         INSERT INTO orders DEFAULT VALUES",
+    );
+    second.run("INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('one', 4); CREATE ROLE shop");
+    eventually("the row to arrive", || single::<i64>(&mut second, "SELECT count(*) FROM orders") > 0);
+    let skipped = |server: &Cluster| server.log().matches("skipping row of another server").count();
+    assert!(skipped(&two) >= 3, "{}", two.log());
+    first.run("UPDATE snowflake_worker SET worker_id = 8; DELETE FROM snowflake_worker; INSERT INTO orders DEFAULT VALUES");
+    eventually("the row to arrive", || single::<i64>(&mut second, "SELECT count(*) FROM orders") > 1);
+    let stored =
+        "SELECT (SELECT worker_id FROM snowflake_worker) || ' ' || (SELECT count(*) FROM snowflake_mask_key)
+                      || ' ' || (SELECT count(*) FROM snowflake_internal.segment_grant)";
+    assert_eq!(single::<String>(&mut second, stored), "4 0 0");
+    second.run("DELETE FROM snowflake_worker");
+    // Neither do the rows that the first copy of a subscription contains, but a restore stores its rows.
+    let three = start("3");
+    let mut third = three.connect();
+    first.run("INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('one', 9)");
+    third.run(
+        "CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval()); CREATE ROLE shop;
+         SET session_replication_role = replica;
+         INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('one', 4);
+         RESET session_replication_role",
+    );
+    third.run(&format!(
+        "CREATE SUBSCRIPTION third CONNECTION 'host={} user=test dbname=postgres' PUBLICATION everything",
+        one.host().display()
+    ));
+    let is_copied = "SELECT count(*) > 3 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel";
+    eventually("the first copy", || single::<bool>(&mut third, is_copied));
+    assert_eq!(single::<String>(&mut third, stored), "4 0 0");
+    assert!(skipped(&three) >= 3, "{}", three.log());
+    third.run("DROP SUBSCRIPTION third");
+    first.run("DELETE FROM snowflake_worker");
     first.run("SELECT snowflake_reset_horizon(9)");
     one.change("snowflake_id.worker_id", "9");
     eventually("an ID", || first.batch_execute("INSERT INTO orders DEFAULT VALUES").ok());

@@ -105,6 +105,37 @@ fn a_view_takes_the_place_of_the_horizon() {
     });
 }
 
+/// She puts a view in the place of the table of keys. The functions that change and use keys find the table itself.
+#[test]
+fn a_view_takes_the_place_of_the_keys() {
+    let (cluster, mut client, mut home) = start();
+    let mut admin = cluster.connect_to("home");
+    admin.run("INSERT INTO snowflake_mask_key (name, key) VALUES ('orders', uuid_send(gen_random_uuid()))");
+    home.run("ALTER SCHEMA public RENAME TO elsewhere; CREATE SCHEMA public");
+    home.run(TRAP);
+    home.run(
+        "CREATE FUNCTION public.trigger_trap() RETURNS trigger LANGUAGE plpgsql
+             AS $$ BEGIN PERFORM public.trap(); RETURN NEW; END $$;
+         CREATE VIEW public.snowflake_mask_key AS
+             SELECT 'orders'::text AS name, '\\x00'::bytea AS key, '\\x00'::bytea AS next_key, NULL::bytea AS previous_key,
+                    now() AS switched_at, public.trap() AS trap;
+         CREATE TRIGGER trap INSTEAD OF UPDATE ON public.snowflake_mask_key
+             FOR EACH ROW EXECUTE FUNCTION public.trigger_trap();
+         GRANT ALL ON public.snowflake_mask_key TO PUBLIC",
+    );
+    admin.run(
+        "SELECT elsewhere.snowflake_prepare_mask_key('orders'), elsewhere.snowflake_switch_mask_key('orders'),
+                elsewhere.snowflake_to_uuid_named(1, 'orders'), elsewhere.snowflake_drop_previous_mask_key('orders')",
+    );
+    let is_changed = "SELECT switched_at IS NOT NULL FROM elsewhere.snowflake_mask_key";
+    assert!(single::<bool>(&mut admin, is_changed));
+    let superuser = "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'";
+    assert!(!single::<bool>(&mut client, superuser));
+    // The trap works.
+    admin.run("UPDATE public.snowflake_mask_key SET key = '\\x00'");
+    assert!(single::<bool>(&mut client, superuser));
+}
+
 /// She can end IDs for the whole server: the log and the status warn about that.
 #[test]
 fn the_owner_is_named_as_a_risk() {

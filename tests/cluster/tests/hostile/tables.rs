@@ -154,6 +154,42 @@ fn a_foreign_key_that_comes_late() {
     assert!(!has_risen(&mut observer));
 }
 
+/// Her table gets its foreign key between two steps of an adoption that does not lock the tables, and her trigger is on
+/// a table of the superuser.
+#[test]
+fn between_two_steps() {
+    let cluster = start();
+    let mut client = cluster.connect();
+    let call = "CALL snowflake_adopt_online('t', 'id', dry_run => false)";
+    run(
+        &mut client,
+        "CREATE TABLE t (id serial PRIMARY KEY); GRANT REFERENCES, TRIGGER, SELECT ON t TO mallory;
+         INSERT INTO t DEFAULT VALUES;
+         CREATE FUNCTION evil.at_write() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM evil.rise(); RETURN NEW; END';
+         ALTER FUNCTION evil.at_write() OWNER TO mallory;
+         SET ROLE mallory;
+         CREATE TRIGGER at_write BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION evil.at_write();
+         RESET ROLE",
+    );
+    run(&mut client, call);
+    assert!(!has_risen(&mut client));
+    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM t WHERE id_snowflake = id"), 1);
+    run(
+        &mut client,
+        "SET ROLE mallory;
+         CREATE TABLE pointing (t_id int REFERENCES t CHECK (evil.is_fine(t_id)));
+         INSERT INTO pointing VALUES (1);
+         RESET ROLE; ALTER ROLE mallory NOSUPERUSER",
+    );
+    let (state, message) = failure(&mut client, call);
+    assert_eq!(state, "0A000", "{message}");
+    assert!(message.contains("table public.pointing (mallory)"), "{message}");
+    assert!(!has_risen(&mut client));
+    // Without protection the trigger is a successful attack.
+    run(&mut client, "UPDATE t SET id = id");
+    assert!(has_risen(&mut client));
+}
+
 fn run(client: &mut Client, commands: &str) {
     client.run(commands);
 }

@@ -55,7 +55,7 @@ fn other_sessions_learn_of_changes() {
         ("DELETE FROM snowflake_internal.segment_grant", false),
         ("COPY snowflake_internal.segment_grant FROM PROGRAM 'printf ''clerk\\t{}\\n'''", true),
         ("TRUNCATE snowflake_internal.segment_grant", false),
-        // As an apply worker does it.
+        // As a restore does it.
         (
             "SET LOCAL session_replication_role = replica;
              INSERT INTO snowflake_internal.segment_grant VALUES ('clerk', '{}')",

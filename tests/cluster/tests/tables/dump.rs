@@ -10,7 +10,11 @@ const SHOP: &str = r#"
     GRANT EXECUTE ON FUNCTION ids.snowflake_mask_named(bigint, text) TO clerk;
     REVOKE EXECUTE ON FUNCTION ids.snowflake_batch(int) FROM PUBLIC;
 
-    INSERT INTO ids.snowflake_mask_key (name, key) VALUES ('orders', '\x0123456712345678234567893456789a');
+    INSERT INTO ids.snowflake_mask_key (name, key)
+        VALUES ('orders', '\x0123456712345678234567893456789a'), ('prepared', uuid_send(gen_random_uuid())),
+               ('switched', uuid_send(gen_random_uuid()));
+    SELECT ids.snowflake_prepare_mask_key('prepared'), ids.snowflake_prepare_mask_key('switched');
+    SELECT ids.snowflake_switch_mask_key('switched');
     CREATE TABLE orders (
         id bigint PRIMARY KEY DEFAULT ids.snowflake_nextval(),
         made_at timestamptz GENERATED ALWAYS AS (ids.snowflake_timestamp(id, 'wide')) STORED,
@@ -82,7 +86,7 @@ const QUESTIONS: &[&str] = &[
      FROM pg_attrdef",
     "SELECT string_agg(oid::regprocedure || ' ' || p.proacl::text, E'\\n' ORDER BY oid::regprocedure::text)
      FROM pg_proc AS p WHERE proname LIKE 'snowflake\\_%'",
-    "SELECT string_agg(k.name || k.key::text || k.created_at, E'\\n') FROM ids.snowflake_mask_key AS k",
+    "SELECT string_agg(k::text, E'\\n' ORDER BY k.name) FROM ids.snowflake_mask_key AS k",
 ];
 
 #[test]

@@ -1,10 +1,6 @@
 //! pg_partman with tables whose partitions are ranges of snowflake IDs, as the page describes, with Debian's package.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
+use harness::installation::installation_with;
 use harness::*;
 
 const PAGE: &str = include_str!("../../../../docs/how-to/time-ranges.md");
@@ -20,24 +16,6 @@ fn examples() -> [String; 2] {
     blocks.try_into().expect("two examples")
 }
 
-/// A copy of the installation with pg_partman: its directory and its `pg_config`.
-fn installation_with_partman(package: &Path) -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // PostgreSQL finds its other files relative to its programs.
-    let mut copy = Command::new("cp");
-    copy.args(["-R", "--parents"]);
-    for option in ["--bindir", "--pkglibdir", "--sharedir"] {
-        copy.arg(ask_pg_config(&pg_config(), option));
-    }
-    successful(copy.arg(dir.path()));
-    let copied = |option: &str| dir.path().join(ask_pg_config(&pg_config(), option).trim_start_matches('/'));
-    let files = package.join("usr/share/postgresql/15/extension/.");
-    successful(Command::new("cp").arg("-R").arg(files).arg(copied("--sharedir").join("extension")));
-    let pg_config = copied("--bindir").join("pg_config");
-    (dir, pg_config)
-}
-
 fn run(client: &mut Client, statements: &str) {
     client.run(statements);
 }
@@ -49,12 +27,10 @@ fn strays(client: &mut Client) -> i64 {
 
 #[test]
 fn partitions_are_made_by_the_clock() {
-    let package = match major(&pg_config()) {
-        15 => std::env::var_os(PARTMAN).ok_or(format!("{PARTMAN} is not set: see scripts/test.sh")),
-        other => Err(format!("Debian has it for PostgreSQL 15, not for {other}")),
+    let installation = installation_with(PARTMAN);
+    let Some((_dir, pg_config)) = needs("pg_partman (Debian: postgresql-15-partman)", installation) else {
+        return;
     };
-    let Some(package) = needs("pg_partman (Debian: postgresql-15-partman)", package) else { return };
-    let (_dir, pg_config) = installation_with_partman(Path::new(&package));
     let cluster = Cluster::builder().of(&pg_config).worker(1).clock().start();
     let mut client = cluster.connect();
     let [once, each_night] = examples();

@@ -1,0 +1,61 @@
+//! Several writers with pglogical on PostgreSQL 15, as docs/how-to/several-writers.md describes, with Debian's package.
+
+use std::thread;
+use std::time::Duration;
+
+use harness::book::read;
+use harness::examples::{block_at, query_at};
+use harness::installation::installation_with;
+use harness::*;
+
+use super::several_writers::{NAMES, assert_same_rows, renamed, run_for, written};
+
+/// The directory in which `postgresql-15-pglogical` is unpacked: see scripts/test.sh.
+const PGLOGICAL: &str = "SNOWFLAKE_ID_PGLOGICAL";
+
+#[test]
+fn three_servers_with_pglogical() {
+    let installation = installation_with(PGLOGICAL);
+    let Some((_dir, pg_config)) = needs("pglogical (Debian: postgresql-15-pglogical)", installation) else {
+        return;
+    };
+    let page = read("docs/how-to/several-writers.md");
+    let (_, section) = page.split_once("## PostgreSQL 15: pglogical\n").unwrap();
+    let fleet = Fleet::start("");
+    let lines = section
+        .lines()
+        .skip_while(|line| !line.starts_with("    "))
+        .take_while(|line| line.starts_with("    "));
+    let settings: Vec<_> = lines.map(|line| line.trim().split_once(" = ").unwrap()).collect();
+    assert!(settings.len() >= 6, "{settings:?}");
+    let server = || {
+        let start = fleet.server().of(&pg_config);
+        settings
+            .iter()
+            .fold(start, |server, (name, value)| server.set(name, value.trim_matches('\'')))
+            .start()
+    };
+    let servers = [server(), server(), server()];
+    let workers = servers.each_ref().map(|server| i64::from(leased_worker(server)));
+    assert_distinct(&workers);
+    let all = || servers.iter().zip(NAMES);
+    for server in all() {
+        run_for(block_at(section, "on server alpha, with its own name on each server"), server, server);
+    }
+    for server in all() {
+        for publisher in all().filter(|(_, from)| *from != server.1) {
+            run_for(block_at(section, "on server alpha, for each other server"), server, publisher);
+            let query = query_at(section, "on server alpha, until the result is true");
+            let query = renamed(query, server.1, publisher.1);
+            eventually(&query, || single::<bool>(&mut server.0.connect(), &query));
+        }
+    }
+    let all = servers.each_ref();
+    let orders = written(&all, "orders", || thread::sleep(Duration::from_secs(2)));
+    assert!(orders.len() > 300, "only {} rows", orders.len());
+    assert_same_rows(&all, "orders", &orders);
+    println!("{} rows on three servers, no ID repeated", orders.len());
+    for server in all {
+        server.stop_server("immediate");
+    }
+}

@@ -1,0 +1,236 @@
+//! The table "Restored to a point in time" of docs/how-to/replication.md: servers and registries that are recovered to a
+//! time and to a transaction. The texts in the table are those that the servers show.
+
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use harness::book::{quoted, read, rows};
+use harness::*;
+
+use crate::horizon::stakes::repeats;
+
+const TARGETS: [&str; 2] = ["recovery_target_time", "recovery_target_xid"];
+/// During a quarantine, leases with less than two minutes left are not renewed.
+const LEASES: &str = "lease => '10min', renew_every => '500ms'";
+const A_WHILE: Duration = Duration::from_millis(700);
+
+/// Makes a server archive its WAL.
+fn archiving(server: Builder) -> Builder {
+    server.set("archive_mode", "on").set("archive_command", "mkdir -p ../archive && cp %p ../archive/%f")
+}
+
+/// Takes a base backup of a server that archives its WAL.
+fn back_up(server: &Cluster) -> Cluster {
+    let restore_command = format!("cp {}/archive/%f %p", server.host().display());
+    server.connect().run("CREATE TABLE IF NOT EXISTS point (at timestamptz DEFAULT now())");
+    server.base_backup(&[("archive_mode", "off"), ("restore_command", &restore_command)])
+}
+
+/// Makes this instant the recovery target of a base backup.
+fn aim(backup: &Cluster, server: &Cluster, target: &str) {
+    let mut client = server.connect();
+    let insert = "INSERT INTO point DEFAULT VALUES RETURNING pg_current_xact_id()::text";
+    let transaction: String = single(&mut client, insert);
+    let time: String = single(&mut client, "SELECT clock_timestamp()::text");
+    backup.configure(&[(target, if target == TARGETS[0] { &time } else { &transaction })]);
+    client.run("INSERT INTO point DEFAULT VALUES");
+}
+
+/// Recovers a base backup to its target.
+fn restore(backup: &Cluster, server: &Cluster) {
+    server.archive_all();
+    backup.recover_to_target();
+    backup.promote();
+}
+
+/// IDs of committed rows and others, taken for a while.
+fn take(server: &Cluster) -> Vec<i64> {
+    leased_worker(server);
+    under_load(server, || thread::sleep(A_WHILE)).0.all()
+}
+
+/// What a server shows: its state, the answer to a call, and its log.
+fn shows(server: &Cluster) -> String {
+    let mut client = server.connect();
+    let state = "concat_ws(' ', state, registry_state, last_error, warning)";
+    let state: String = status(&mut client, state);
+    let call = client.query_one("SELECT snowflake_nextval()", &[]);
+    let call = call.err().map_or_else(String::new, |error| text(&error));
+    [state, call, server.log()].join("\n")
+}
+
+/// Checks that what the servers show contains the texts in the row of the table that begins so.
+#[track_caller]
+fn assert_told(row: &str, shown: &str) {
+    let page = read("docs/how-to/replication.md");
+    let cells = rows(&page).find(|cells| cells[0] == row).unwrap_or_else(|| panic!("no row {row}"));
+    let mut told = 0;
+    for said in quoted(cells[2]) {
+        assert!(shown.contains(said), "not {said:?}:\n{shown}");
+        told += 1;
+    }
+    assert!(told > 0, "{row}");
+}
+
+/// The old server is gone. Its clock and that of the restored server are right.
+#[test]
+fn in_place_with_a_fixed_worker_id() {
+    for target in TARGETS {
+        let server = archiving(Cluster::builder().worker(1)).start();
+        create_orders(&server);
+        let mut old = take(&server);
+        let copy = back_up(&server);
+        old.extend(take(&server));
+        aim(&copy, &server, target);
+        old.extend(take(&server));
+        restore(&copy, &server);
+        server.stop_server("immediate");
+        let restored = orders(&copy);
+        let new = take(&copy);
+        let shown = shows(&copy);
+        println!("{target}: {} rows of {} IDs restored", restored.len(), old.len());
+        assert!(!restored.is_empty() && repeats(&restored, &old) == restored.len());
+        assert_eq!(repeats(&new, &old), 0);
+        assert_told("a server in place, with a fixed worker ID", &shown);
+        assert!(!shown.contains("WARNING:  snowflake_id"), "{shown}");
+    }
+}
+
+/// The old server still runs. Both issue the same IDs, and neither notices.
+#[test]
+fn beside_the_old_server_with_a_fixed_worker_id() {
+    for target in TARGETS {
+        let server = archiving(Cluster::builder().worker(1)).start();
+        create_orders(&server);
+        let copy = back_up(&server);
+        aim(&copy, &server, target);
+        take(&server);
+        restore(&copy, &server);
+        let repeated = eventually("repeated IDs", || {
+            let both = [&server, &copy].map(|server| move |_: &AtomicBool| take(server));
+            let (taken, ()) = beside(both, || ());
+            Some(repeats(&taken[1], &taken[0])).filter(|&repeated| repeated > 0)
+        });
+        println!("{target}: {repeated} IDs came twice");
+        assert_told(
+            "a server on another machine, with a fixed worker ID, while the old one runs",
+            &shows(&copy),
+        );
+    }
+}
+
+#[test]
+fn with_a_lease() {
+    let fleet = Fleet::start(LONG_LEASES);
+    for target in TARGETS {
+        let server = archiving(fleet.server()).start();
+        create_orders(&server);
+        let mut all = take(&server);
+        let copy = back_up(&server);
+        all.extend(take(&server));
+        aim(&copy, &server, target);
+        all.extend(take(&server));
+        restore(&copy, &server);
+        let both = [&server, &copy].map(|server| move |_: &AtomicBool| take(server));
+        all.extend(beside(both, || ()).0.concat());
+        assert_ne!(leased_worker(&server), leased_worker(&copy));
+        assert_distinct(&all);
+        assert_told("a server with a leased worker ID, whether the old one runs or not", &shows(&copy));
+    }
+}
+
+/// The registry forgets a lease that was granted after the target. Its holder continues. New servers wait.
+#[test]
+fn the_registry() {
+    for target in TARGETS {
+        let (registry, copy, servers, all) = forgetful_registry(target, LEASES);
+        restore(&copy, &registry);
+        registry.stop_server("immediate");
+        for server in &servers {
+            server.change("snowflake_id.registry", &copy.connection_string("fleet"));
+            eventually("a renewal", || {
+                copy_knows(&copy, server).then_some(()).ok_or_else(|| {
+                    let fleet: Option<String> = single(
+                        &mut copy.connect(),
+                        "SELECT string_agg(f::text, chr(10)) FROM snowflake_registry.fleet AS f",
+                    );
+                    std::io::Error::other(format!("{fleet:?}\n{}\n{}", shows(server), copy.log()))
+                })
+            });
+            assert_renewed(server);
+        }
+        let new = Cluster::builder()
+            .preload()
+            .set("snowflake_id.registry", copy.connection_string("fleet"))
+            .start();
+        let refused = wait_for_error(&new, "quarantine");
+        let state: String = single(
+            &mut copy.connect(),
+            "SELECT concat_ws(' ', state, quarantine_reason) FROM snowflake_registry.status",
+        );
+        println!("{target}: {state}; {refused}");
+        let shown = [shows(&servers[1]), shows(&new), state, copy.log()].join("\n");
+        assert_told("the registry", &shown);
+        // All holders have presented what they hold.
+        copy.connect().run("SELECT snowflake_registry.end_quarantine()");
+        let workers: Vec<i64> =
+            servers.iter().chain([&new]).map(|server| leased_worker(server).into()).collect();
+        assert_distinct(&workers);
+        create_orders(&new);
+        let more = servers.iter().chain([&new]).flat_map(take);
+        assert_distinct(&all.into_iter().chain(more).collect::<Vec<_>>());
+    }
+}
+
+/// Whether the registry has a lease of the server's worker ID.
+fn copy_knows(registry: &Cluster, server: &Cluster) -> bool {
+    let worker: i32 = status(&mut server.connect(), "worker_id");
+    let query = format!(
+        "SELECT count(*) = 1 FROM snowflake_registry.fleet WHERE worker_id = {worker} AND state = 'held'"
+    );
+    single(&mut registry.connect(), &query)
+}
+
+/// A registry and a base backup of it with a target. One of the two servers got its lease before the target, and the
+/// other one after it. Returns the IDs of both, too.
+fn forgetful_registry(target: &str, leases: &str) -> (Cluster, Cluster, Vec<Cluster>, Vec<i64>) {
+    let fleet = Fleet::of(archiving(Cluster::builder().set("max_connections", 100)), leases);
+    let server = || {
+        let server = archiving(fleet.server()).start();
+        create_orders(&server);
+        server
+    };
+    let first = server();
+    let mut all = take(&first);
+    let copy = back_up(&fleet.registry);
+    aim(&copy, &fleet.registry, target);
+    let second = server();
+    all.extend(take(&second));
+    (fleet.registry, copy, vec![first, second], all)
+}
+
+/// Both are restored, and the old ones are gone.
+#[test]
+fn the_registry_and_a_server() {
+    for target in TARGETS {
+        let (registry, copy, servers, mut all) = forgetful_registry(target, SHORT_LEASES);
+        let server_copy = back_up(&servers[0]);
+        aim(&server_copy, &servers[0], target);
+        all.extend(take(&servers[0]));
+        servers[0].archive_all();
+        restore(&copy, &registry);
+        registry.stop_server("immediate");
+        servers.iter().for_each(|server| server.stop_server("immediate"));
+        server_copy.configure(&[("snowflake_id.registry", &copy.connection_string("fleet"))]);
+        server_copy.recover_to_target();
+        server_copy.promote();
+        wait_for_error(&server_copy, "quarantine");
+        assert_told("the registry and a server", &shows(&server_copy));
+        // The leases of the old servers have ended.
+        thread::sleep(Duration::from_secs(7));
+        copy.connect().run("SELECT snowflake_registry.end_quarantine()");
+        all.extend(take(&server_copy));
+        assert_distinct(&all);
+    }
+}

@@ -1,0 +1,153 @@
+//! `ALTER EXTENSION .. UPDATE` leads to the same objects as `CREATE EXTENSION` of the new version, and changes no data.
+
+use harness::versions::{BEFORE, CURRENT, Installation, NEXT};
+use harness::*;
+
+/// The members of an extension with their definitions, comments and privileges, one object a line.
+fn objects(client: &mut Client, extension: &str) -> Vec<String> {
+    let query = include_str!("objects.sql");
+    client.query(query, &[&extension]).unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// All versions from which the default version can be reached, and the default version.
+fn versions(client: &mut Client, extension: &str) -> (Vec<String>, String) {
+    let older = "SELECT version FROM pg_available_extension_versions AS v, pg_available_extensions AS e
+                 WHERE v.name = $1 AND e.name = v.name AND version <> default_version ORDER BY version";
+    let older = client.query(older, &[&extension]).unwrap().iter().map(|row| row.get(0)).collect();
+    let default = "SELECT default_version FROM pg_available_extensions WHERE name = $1";
+    (older, client.query_one(default, &[&extension]).unwrap().get(0))
+}
+
+/// Each older version is updated in a database of its own.
+#[test]
+fn an_updated_extension_has_the_objects_of_a_new_one() {
+    let installation = Installation::copy();
+    installation.add_version_before();
+    installation.install_next();
+    let server = installation.server().worker(1).extensions(&[]).start();
+    let mut admin = server.connect();
+    for extension in ["snowflake_id", "snowflake_id_registry"] {
+        let (older, newest) = versions(&mut admin, extension);
+        assert!(older.iter().any(|version| version == CURRENT), "{older:?}");
+        assert_eq!(newest, NEXT);
+        let database = format!("fresh_{extension}");
+        admin.run(&format!("CREATE DATABASE {database}"));
+        let mut client = server.connect_to(&database);
+        client.run(&format!("CREATE EXTENSION {extension}"));
+        let fresh = objects(&mut client, extension);
+        assert!(fresh.len() > 30, "{} objects", fresh.len());
+        for version in older {
+            let database = format!("\"{extension} {version}\"");
+            admin.run(&format!("CREATE DATABASE {database}"));
+            let mut client = server.connect_to(database.trim_matches('"'));
+            client.run(&format!("CREATE EXTENSION {extension} VERSION '{version}'"));
+            assert_ne!(objects(&mut client, extension), fresh, "{version} does not differ");
+            client.run(&format!("ALTER EXTENSION {extension} UPDATE"));
+            let updated = objects(&mut client, extension);
+            let missing: Vec<_> = fresh.iter().filter(|object| !updated.contains(object)).collect();
+            let surplus: Vec<_> = updated.iter().filter(|object| !fresh.contains(object)).collect();
+            assert!(missing.is_empty() && surplus.is_empty(), "{version}: {missing:#?} {surplus:#?}");
+        }
+    }
+}
+
+/// Identity, horizon and grants survive the update, which takes place while clients take IDs. The update is no loss of
+/// commits: there is no quarantine.
+#[test]
+fn both_extensions_are_updated_under_load() {
+    let installation = Installation::copy();
+    let registry = Registry::of_both("").start(installation.server());
+    let mut admin = registry.connect();
+    admin.run("SELECT snowflake_registry.create_segment('orders')");
+    let server = installation
+        .server()
+        .preload()
+        .set("snowflake_id.registry", registry.connection_string("fleet"))
+        .set("snowflake_id.max_wait", "20s")
+        .start();
+    let worker = leased_worker(&server);
+    create_orders(&server);
+    let numbers = "SELECT snowflake_segment_batch('orders', 2000)";
+    let mut taken = ids(&mut server.connect(), numbers);
+    installation.install_next();
+    let (handed_out, ()) = under_load(&server, || {
+        server.connect().run("ALTER EXTENSION snowflake_id UPDATE");
+        admin.run("ALTER EXTENSION snowflake_id_registry UPDATE");
+        assert_renewed_now(&server, &registry);
+    });
+    let mut client = server.connect();
+    assert_eq!(single::<i32>(&mut client, "SELECT snowflake_made_up()"), 1);
+    assert_eq!(leased_worker(&server), worker);
+    taken.extend(ids(&mut client, numbers));
+    assert_increasing(&taken);
+    let state = "SELECT state FROM snowflake_registry.status";
+    assert_eq!(single::<String>(&mut admin, state), "ready");
+    assert_eq!(single::<i32>(&mut admin, "SELECT format FROM snowflake_registry.settings"), 2);
+    let mut all = handed_out.all();
+    all.extend(some_ids(&server));
+    assert_distinct(&all);
+    let stored = orders(&server);
+    assert!(handed_out.rows.iter().all(|id| stored.binary_search(id).is_ok()));
+}
+
+fn assert_renewed_now(server: &Cluster, registry: &Cluster) {
+    ask_now(server, &registry.connection_string("fleet"));
+    assert_renewed(server);
+}
+
+/// A dump of the next version is not restored into the current one, whose functions would misread the tables. The error
+/// says why.
+#[test]
+fn a_dump_of_a_newer_registry() {
+    let installation = Installation::copy();
+    installation.install_next();
+    let new = Registry::of_both("").start(installation.server());
+    let dump = new.dump();
+    let old = Cluster::builder().extensions(&[]).start();
+    old.connect().run("CREATE ROLE fleet");
+    let mut pg_restore = old.client_program("pg_restore");
+    let output = pg_restore.args(["--exit-on-error", "--dbname=postgres"]).arg(&dump).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(said.contains("these_rows_need_another_version_of_the_registry"), "{said}");
+    assert_eq!(single::<i64>(&mut old.connect(), "SELECT count(*) FROM snowflake_registry.settings"), 0);
+}
+
+/// The update of a registry that was restored from a dump does not hide that grants may be lost.
+#[test]
+fn an_update_of_a_restored_registry_begins_a_quarantine() {
+    let installation = Installation::copy();
+    let old = Registry::of_both("").start(installation.server());
+    old.connect().run("SELECT snowflake_registry.create_segment('orders')");
+    let dump = old.dump();
+    installation.install_next();
+    let new = installation.server().extensions(&[]).start();
+    let mut client = new.connect();
+    client.run("CREATE ROLE fleet");
+    client.run(&format!("CREATE EXTENSION snowflake_id_registry VERSION '{CURRENT}'"));
+    new.restore(&dump, "postgres");
+    client.run("ALTER EXTENSION snowflake_id_registry UPDATE");
+    assert_eq!(single::<i32>(&mut client, "SELECT format FROM snowflake_registry.settings"), 2);
+    assert_eq!(single::<String>(&mut client, "SELECT state FROM snowflake_registry.status"), "quarantine");
+}
+
+/// The script of version 0.0.9 is needed by other tests: it must differ from the current one.
+#[test]
+fn versions_differ_in_their_protocols() {
+    let installation = Installation::copy();
+    installation.add_version_before();
+    installation.install_next();
+    let server = installation.server().extensions(&[]).start();
+    let mut client = server.connect();
+    for (version, known) in
+        [(BEFORE, [true, false, false]), (CURRENT, [false, true, false]), (NEXT, [false, true, true])]
+    {
+        client.run(&format!("CREATE EXTENSION snowflake_id_registry VERSION '{version}'"));
+        for (protocol, is_known) in known.into_iter().enumerate() {
+            let query =
+                format!("SELECT outcome IS NULL FROM snowflake_registry.refuse_protocol('{protocol}')");
+            assert_eq!(single::<bool>(&mut client, &query), is_known, "{version}: {protocol}");
+        }
+        client.run("DROP EXTENSION snowflake_id_registry");
+    }
+}
