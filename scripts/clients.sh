@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the programs of docs/how-to/clients.md and numbers-over-http.md on throw-away servers. Called by
+# Runs the programs of docs/how-to/clients-*.md and numbers-over-http.md on throw-away servers. Called by
 # scripts/test.sh, which prepares everything else.
 #
 # Installs their dependencies below target/clients, in the versions that tests/clients pins.
@@ -11,25 +11,35 @@ readonly clients=target/clients
 mkdir -p "$clients"
 cp -Rp tests/clients/. "$clients"
 
-programs=()
-readarray -t python_packages <tests/clients/requirements.txt
+languages=()
+readarray -t python_packages <tests/clients/python/requirements.txt
 if install_python clients/venv "${python_packages[@]}"; then
-    programs+=(django sqlalchemy number_service)
+    languages+=(python)
 else
-    skip "Django, SQLAlchemy and the service of numbers: what tests/clients/requirements.txt names cannot be installed"
+    skip "Python: what tests/clients/python/requirements.txt names cannot be installed"
 fi
-if install_node "$clients"; then
-    programs+=(node_postgres)
+if install_node "$clients/javascript"; then
+    languages+=(javascript)
 else
-    skip "node-postgres: what tests/clients/package-lock.json names cannot be installed, or npm is missing"
+    skip "Node.js: what tests/clients/javascript/package-lock.json names cannot be installed, or npm is missing"
 fi
-if CARGO_TARGET_DIR=$clients/sqlx/target quietly cargo build --locked --manifest-path "$clients/sqlx/Cargo.toml"; then
-    programs+=(sqlx)
+if CARGO_TARGET_DIR=$clients/rust/target quietly cargo build --locked --manifest-path "$clients/rust/Cargo.toml"; then
+    languages+=(rust)
 else
-    skip "sqlx: tests/clients/sqlx cannot be built"
+    skip "Rust: tests/clients/rust cannot be built"
 fi
-if [ ${#programs[@]} -gt 0 ]; then
-    cargo test --quiet -p snowflake-id-cluster-tests -- --ignored --exact --test-threads=2 "${programs[@]/#/book::clients::}" |
-        tee target/clients.out
-    grep -q "ok. ${#programs[@]} passed" target/clients.out
+if install_packages default-jdk-headless libpostgresql-jdbc-java golang-go golang-github-jackc-pgx-v4-dev \
+    ruby-activerecord ruby-pg php-cli php-pgsql php-doctrine-orm php-symfony-cache; then
+    languages+=(other)
+else
+    skip "Java, Go, Ruby and PHP: their Debian packages cannot be installed"
+fi
+if [ ${#languages[@]} -gt 0 ]; then
+    cargo test --quiet -p snowflake-id-cluster-tests --test cluster -- --ignored --format pretty --test-threads=2 \
+        "${languages[@]/#/book::clients::}" | tee target/clients.out
+    ran=$(sed -n "s/^test book::clients::\(.*\) \.\.\. ok$/\1/p" target/clients.out)
+    echo "$(wc -l <<<"$ran") programs ran: $(paste -sd ' ' <<<"$ran")"
+    for language in "${languages[@]}"; do
+        grep -q "^test book::clients::$language::.* ok$" target/clients.out
+    done
 fi

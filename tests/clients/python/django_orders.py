@@ -4,7 +4,7 @@ from django.db import connection, models, transaction
 
 settings.configure(
     # HOST and the rest come from the environment (PGHOST etc.).
-    DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "django"}},
+    DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "shop"}},
 )
 django.setup()
 
