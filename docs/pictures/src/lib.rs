@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 mod bars;
 mod bits;
-mod canvas;
+pub mod canvas;
 mod figures;
 mod horizon;
 mod lease;
