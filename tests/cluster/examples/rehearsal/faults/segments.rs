@@ -1,0 +1,161 @@
+//! Segments of numbers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use snowflake_id_cluster_tests::segments::{some, some_at_last};
+use snowflake_id_cluster_tests::{Client, Run, StopAtEnd};
+
+use super::{Fault, Place};
+use crate::scene::{Scene, rows};
+
+const RUNBOOKS: &str = "how-to/runbooks.md";
+
+pub const FAULTS: &[Fault] = &[
+    Fault::new(
+        "a segment is exhausted",
+        ("More than four fifths of the numbers up to `max_value` are used", RUNBOOKS),
+        Place::Server,
+        &["SnowflakeIdSegmentNearEnd", "SnowflakeRegistrySegmentNearEnd", "SnowflakeIdSegmentStopped"],
+        a_segment_is_exhausted,
+    ),
+    Fault::new(
+        "a segment was not created",
+        ("If the segment was not created yet", RUNBOOKS),
+        Place::Server,
+        &["SnowflakeIdSegmentUnknown"],
+        |scene| {
+            let name = new_name(scene, "unknown");
+            while_asking(scene, &name, |scene| {
+                let runbook = scene.alert("SnowflakeIdSegmentUnknown");
+                let shown = rows(&mut scene.cluster().connect_to("shop"), &runbook.step(1).commands()[1]);
+                assert!(shown.iter().any(|row| row[0] == name && row[1] == "unknown"), "{shown:?}");
+                let step = runbook.step(3);
+                step.says("If the segment was not created yet");
+                scene.run_with(&step, 0, &[&name], &mut scene.site().registry_client());
+            });
+            scene.over();
+        },
+    ),
+    Fault::new(
+        "a segment is dropped",
+        ("the segment was dropped", "reference/states.md"),
+        Place::Server,
+        &["SnowflakeIdSegmentStopped"],
+        |scene| {
+            let name = new_segment(scene, "dropped", "min_step => 50, max_step => 50");
+            let mut client = scene.cluster().connect_to("shop");
+            some(&mut client, &name, 10);
+            let mut registry = scene.site().registry_client();
+            registry.run(&format!("SELECT snowflake_registry.drop_segment('{name}')"));
+            scene.act("SELECT snowflake_registry.drop_segment(..);");
+            while_asking(scene, &name, |scene| {
+                let runbook = scene.alert("SnowflakeIdSegmentStopped");
+                state_is(scene, &runbook.step(1).commands()[0], &name, "dropped");
+                scene.run_with(&runbook.row("dropped"), 0, &[&name], &mut registry);
+                some_at_last(scene.cluster(), &name, 10);
+            });
+            scene.over();
+        },
+    ),
+    Fault::new(
+        "the fleet may not take numbers",
+        ("the server's role lacks a privilege in the registry", "reference/states.md"),
+        Place::Registry,
+        &["SnowflakeIdSegmentRegistryUnreachable"],
+        the_fleet_may_not_take_numbers,
+    ),
+];
+
+/// Each server shows the statement that grants the privilege to its own role.
+fn the_fleet_may_not_take_numbers(scene: &Scene) {
+    let servers = &scene.site().servers;
+    let roles: String = servers.iter().map(|server| format!(", {}", server.name)).collect();
+    let revoke = format!("REVOKE EXECUTE ON FUNCTION snowflake_registry.take FROM fleet{roles}");
+    let mut registry = scene.site().registry_client();
+    registry.run(&revoke);
+    scene.act(revoke);
+    let runbook = scene.alert("SnowflakeIdSegmentRegistryUnreachable");
+    let step = runbook.step(2);
+    step.says("run the statements in `problem` in the registry");
+    for server in servers {
+        let problem = scene.wait(&format!("a problem of {}", server.name), || {
+            let shown = rows(&mut server.cluster.connect_to("shop"), &runbook.step(1).commands()[0]);
+            let denied = shown.iter().find(|row| row[1] == "permission denied");
+            denied.map(|row| row[4].clone()).ok_or_else(|| format!("{shown:?}"))
+        });
+        let statements = problem.find("GRANT").unwrap_or_else(|| panic!("no GRANT in {problem}"));
+        registry.run(&problem[statements..]);
+        scene.act(format!("{}: {}", step.name, &problem[statements..]));
+    }
+    scene.over();
+}
+
+/// A name that no earlier fault has used.
+fn new_name(scene: &Scene, what: &str) -> String {
+    format!("{what} {}", scene.stage.began.elapsed().as_millis())
+}
+
+fn new_segment(scene: &Scene, what: &str, options: &str) -> String {
+    let name = new_name(scene, what);
+    let create = format!("SELECT snowflake_registry.create_segment('{name}', {options})");
+    scene.site().registry_client().run(&create);
+    name
+}
+
+/// Runs `event` while a session on the server keeps asking for numbers of a segment. It takes 50 ms between two calls.
+fn while_asking(scene: &Scene, name: &str, event: impl FnOnce(&Scene)) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let query = format!("SELECT snowflake_segment_nextval('{name}')");
+            while !stop.load(Ordering::Relaxed) {
+                let Ok(mut client) = scene.cluster().try_connect("shop") else { continue };
+                let _ = client.execute(&query, &[]);
+                thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let _end = StopAtEnd(&stop);
+        scene.act("a session asks for numbers of the segment again and again");
+        event(scene);
+    });
+}
+
+fn state_is(scene: &Scene, query: &str, name: &str, state: &str) {
+    scene.wait(state, || {
+        let shown = rows(&mut scene.cluster().connect_to("shop"), query);
+        let found = shown.iter().any(|row| row[0] == name && row[1] == state);
+        found.then_some(()).ok_or_else(|| format!("{shown:?}"))
+    });
+}
+
+fn a_segment_is_exhausted(scene: &Scene) {
+    let name = new_segment(scene, "few", "max_value => 1000, min_step => 10, max_step => 10");
+    let mut client = scene.cluster().connect_to("shop");
+    let mut all = some(&mut client, &name, 900);
+    scene.act("900 of 1000 numbers are taken");
+    let near_end = scene.alert("SnowflakeIdSegmentNearEnd");
+    let at_registry = scene.alert("SnowflakeRegistrySegmentNearEnd");
+    at_registry.step(1).says("follow the runbook of SnowflakeIdSegmentNearEnd");
+    all.extend(take_all(&mut client, &name));
+    scene.act(format!("nobody acts, until {} numbers are taken", all.len()));
+    let stopped = scene.alert("SnowflakeIdSegmentStopped");
+    state_is(scene, &stopped.step(1).commands()[0], &name, "exhausted");
+    stopped.row("exhausted").says("SnowflakeIdSegmentNearEnd");
+    near_end.step(1).says("If `max_value` is the maximum of an `int` column");
+    scene.run_with(&near_end.step(2), 0, &[&name, "100000"], &mut scene.site().registry_client());
+    all.extend(some_at_last(scene.cluster(), &name, 10));
+    assert!(all.len() == 1010 && all.windows(2).all(|pair| pair[0] < pair[1]), "{all:?}");
+    scene.over();
+}
+
+/// Takes numbers until there are none.
+fn take_all(client: &mut Client, name: &str) -> Vec<i64> {
+    let mut all = Vec::new();
+    let query = format!("SELECT snowflake_segment_nextval('{name}')");
+    while let Ok(row) = client.query_one(&query, &[]) {
+        all.push(row.get(0));
+    }
+    all
+}
