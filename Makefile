@@ -10,10 +10,13 @@
 #   make test-all        runs all tests, and on PostgreSQL 15 to 18 the tests that depend on the version    (VERSIONS="16 18")
 #   make soak            tests crashes and clock steps in many rounds            (ROUNDS=200)
 #   make fleet-patroni   tests a registry and a shard under Patroni, with failovers under load
-#   make clients         runs the programs of docs/how-to/clients.md against a temporary server
+#   make citus           tests distributed tables on a cluster of Citus              (PG_CONFIG=.. names a PostgreSQL with Citus)
+#   make clients         runs the programs of docs/how-to/clients-*.md against a temporary server
 #   make test-monitoring tests the alerts, and the metrics of a fleet in Prometheus
+#   make rehearsal       runs a fleet from the package for an hour, breaks it once a minute, and follows the runbooks   (MINUTES=60, SEED=..)
 #   make verify          checks all states of the models of the protocols
 #   make simulate        simulates fleets with faults from random seeds      (SECONDS=60, SEED=.. VERBOSE=1, MUTATIONS=1)
+#   make fuzz            feeds random input to everything that parses input  (SECONDS=60, TARGET=layout_text)
 #   make bench           runs the benchmark, and prints Markdown tables          (TABLES="throughput latency")
 #   make figures         runs the benchmark, and updates docs/figures and docs/explanation/costs.md
 #   make instructions    counts the instructions for one ID, and compares the counts with the recorded counts    (RECORD=1 records the counts)
@@ -21,8 +24,10 @@
 #   make book            builds the book in target/book, and checks links, contrast and widths    (BRIEF=1 checks only links)
 #   make dist            builds the archive for PGXN from the committed files
 #   make deb             builds Debian packages for the PostgreSQL of PG_CONFIG in target/deb
+#   make rpm             builds an RPM package for the PostgreSQL of PG_CONFIG in target/rpm
 #   make image           builds an extension image for CloudNativePG and PostgreSQL 18
-#   make test-packages   tests the archive, the Debian packages and the image        (FULL=1 compiles them as for users)
+#   make test-packages   tests the archive, the Debian and RPM packages and the image        (FULL=1 compiles them as for users)
+#   make test-arm64      runs the tests of the core on 64-bit ARM, in an emulator
 #   make check-19        compiles the extension for PostgreSQL 19, which is not supported yet
 #   make lint            checks the formatting, and runs lints
 #   make sql             assembles the installation scripts of both extensions from the sources
@@ -31,7 +36,7 @@
 # PG_CONFIG=/path/to/pg_config selects another PostgreSQL than Debian's version 15. "make test-all" installs the other
 # versions below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients test-monitoring verify simulate bench figures instructions pictures book dist deb image test-packages check-19 lint sql clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni citus clients test-monitoring rehearsal verify simulate fuzz bench figures instructions pictures book dist deb rpm image test-packages test-arm64 check-19 lint sql clean
 
 all:
 	@scripts/build.sh
@@ -63,11 +68,17 @@ soak:
 fleet-patroni:
 	@scripts/test.sh patroni
 
+citus:
+	@scripts/test.sh citus
+
 clients:
 	@scripts/test.sh clients
 
 test-monitoring:
 	@scripts/test-monitoring.sh
+
+rehearsal:
+	@MINUTES=$(MINUTES) SEED=$(SEED) scripts/rehearsal.sh
 
 verify:
 	@cd docs/design/model && CARGO_TARGET_DIR=../../../target/model cargo run --quiet --release
@@ -75,6 +86,9 @@ verify:
 simulate:
 	@cd tests/simulation && CARGO_TARGET_DIR=../../target/model cargo run --quiet --release -- \
 	    SECONDS=$(SECONDS) BASE=$(BASE) SEED=$(SEED) VERBOSE=$(VERBOSE) MUTATION=$(MUTATION) MUTATIONS=$(MUTATIONS)
+
+fuzz:
+	@scripts/fuzz.sh "$(SECONDS)" "$(TARGET)"
 
 bench:
 	@scripts/bench.sh $(TABLES)
@@ -97,11 +111,17 @@ dist:
 deb:
 	@scripts/deb.sh
 
+rpm:
+	@scripts/rpm.sh
+
 image:
 	@scripts/image.sh
 
 test-packages:
 	@scripts/test-packages.sh
+
+test-arm64:
+	@scripts/test-arm64.sh
 
 check-19:
 	@scripts/check-19.sh

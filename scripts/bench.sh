@@ -4,7 +4,7 @@
 #
 #   scripts/bench.sh                      all tables
 #   scripts/bench.sh throughput latency   some of them: calls baseline reading showing filling throughput saturation
-#                                         latency program horizon lease watermark core
+#                                         latency program horizon lease registry watermark core
 #   scripts/bench.sh instructions         counts instructions with Valgrind, and compares them with benches/instructions.txt;
 #                                         with --record, writes that file
 #

@@ -9,6 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
+. scripts/release.sh
 
 if ! command -v dpkg-query >/dev/null; then
     echo "packages for Debian are made on Debian, or on a system that comes of it" >&2
@@ -16,35 +17,11 @@ if ! command -v dpkg-query >/dev/null; then
 fi
 install_packages debhelper jq libpq-dev
 
-version=${DEB_VERSION:-$(extension_version)-1}
+release=$(release_version)
+version=${DEB_VERSION:-${release/-/\~}-1} # A candidate sorts before its release.
 maintainer="${DEBFULLNAME:-The developers of snowflake_id} <${DEBEMAIL:-snowflake_id@localhost}>"
 deb_dir=$(realpath -m "${DEB_DIR:-target/deb}")
-export SOURCE_DATE_EPOCH
-SOURCE_DATE_EPOCH=$(source_date_epoch)
-
-# Keep paths of this machine out of the library, and ignore compiler flags of the user.
-cargo_home=${CARGO_HOME:-$HOME/.cargo}
-commit=$(rustc --version --verbose | sed -n 's/^commit-hash: //p')
-flags=(
-    "--remap-path-prefix=$cargo_home=/usr/src/cargo"
-    "--remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/rustc/$commit"
-    "--remap-path-prefix=$PWD=/usr/src/snowflake_id"
-    "--remap-path-prefix=$deb_dir=/usr/src/snowflake_id/target/deb"
-    "-Clink-arg=-Wl,--build-id=sha1" # dh_strip names the debug symbols after it.
-)
-unset RUSTFLAGS CARGO_INCREMENTAL
-# shellcheck disable=SC2155 # printf does not fail.
-export CARGO_ENCODED_RUSTFLAGS=$(printf '%s\037' "${flags[@]}" | sed 's/\x1f$//')
-export CFLAGS="-g -O2 -ffile-prefix-map=$cargo_home=/usr/src/cargo -ffile-prefix-map=$deb_dir=/usr/src/snowflake_id/target/deb"
-# Enough for a backtrace with line numbers, at a tenth of the size of full debug information.
-export CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
-export CARGO_TARGET_DIR=$deb_dir/build PACKAGE_DIR=$deb_dir/package
-(
-    unset DESTDIR
-    scripts/build.sh
-)
-# shellcheck source=/dev/null
-. target/environment
+build_release "$deb_dir"
 
 package=postgresql-$PG_MAJOR-snowflake-id
 say "packing $package $version"
@@ -57,27 +34,14 @@ rm "$stage/debian/control.in"
 cat >"$stage/debian/changelog" <<END
 snowflake-id ($version) unstable; urgency=medium
 
-  * Release $(extension_version). The file changelog.gz beside this one says what is new.
+  * Release $release. The file changelog.gz beside this one says what is new.
 
  -- $maintainer  $(LC_ALL=C date --utc --date "@$SOURCE_DATE_EPOCH" -R)
 END
-cp README.md CHANGELOG.md "$stage"
-scripts/crates.sh "$PG_MAJOR" >"$stage/crates.txt"
-cp -R monitoring "$stage/monitoring"
-rm "$stage/monitoring/alerts_test.yml"
-# The alerts link to the runbooks of this package.
-sed -i "s|/postgresql-15-snowflake-id/|/$package/|" "$stage/monitoring/alerts.yml"
-# The pages of the book, with what they show and link to. Compilers may have left files beside them.
-find docs -name target -prune -o \( -name '*.md' -o -name '*.svg' -o -name '*.csv' \) -exec cp --parents -t "$stage" {} +
+collect_docs "$stage" "$package"
 printf '%s\n' README.md crates.txt docs monitoring >"$stage/debian/docs"
-
-# Use Debian's directories, even if the PostgreSQL of PG_CONFIG has others.
-while IFS= read -r file; do
-    case $file in
-        *.so) install -D -m 644 "$file" "$stage/root/usr/lib/postgresql/$PG_MAJOR/lib/${file##*/}" ;;
-        *) install -D -m 644 "$file" "$stage/root/usr/share/postgresql/$PG_MAJOR/extension/${file##*/}" ;;
-    esac
-done < <(find "$PACKAGE_DIR/$PG_MAJOR" -type f)
+# Debian's directories, even if the PostgreSQL of PG_CONFIG has others.
+install_release "$stage/root" "/usr/lib/postgresql/$PG_MAJOR/lib" "/usr/share/postgresql/$PG_MAJOR/extension"
 
 # Everything is compiled now. The remaining steps must not depend on the user's settings.
 quietly env --chdir "$stage" -u CFLAGS -u MAKEFLAGS -u MAKELEVEL LC_ALL=C.UTF-8 TZ=UTC debian/rules binary

@@ -2,7 +2,12 @@
 # Checks the formatting and runs all lints. Warnings are errors.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/packages.sh
 
+scripts/released.sh check
+need shellcheck=shellcheck
+shellcheck --external-sources --severity=warning .ci/run scripts/*.sh \
+    packaging/debian/tests/{common,first-page,fleet,packages-page,upgrade}
 scripts/sql.sh --check
 # shellcheck source=/dev/null
 . target/environment
@@ -13,7 +18,7 @@ cargo clippy --quiet -p snowflake-id-core -p snowflake-id-client --all-targets -
 cargo clippy --quiet --release -p snowflake_id --no-default-features --features "pg$PG_MAJOR" -- -D warnings
 cargo clippy --quiet -p snowflake-id-cluster-tests -p snowflake-id-bench -p snowflake-id-pictures -p snowflake-id-assemble \
     --all-targets -- -D warnings
-for tree in docs/design/model tests/simulation; do
+for tree in docs/design/model tests/simulation tests/fuzz; do
     cargo fmt --manifest-path "$tree/Cargo.toml" --check
     CARGO_TARGET_DIR=target/model cargo clippy --quiet --release --manifest-path "$tree/Cargo.toml" -- -D warnings
 done

@@ -59,6 +59,7 @@ install_packages() {
     as_root mkdir -p "${no_cluster%/*}"
     echo 'create_main_cluster = false' | as_root tee "$no_cluster" >/dev/null
     # The path is known now.
+    # shellcheck disable=SC2064
     trap "as_root rm -f $no_cluster" EXIT
     quietly apt_get update && quietly apt_get install --yes --no-install-recommends "${missing[@]}" || status=$?
     as_root rm -f "$no_cluster"
@@ -95,17 +96,65 @@ unpack_packages() {
     mv "$to/root.new" "$to/root"
 }
 
-# Prints this machine's sources of Debian packages, as lines for apt: "deb" lines, or "deb-src" lines for another
-# suite of Debian.
+# Prints this machine's sources of Debian packages, as lines for apt. With a suite, prints those of this suite of
+# Debian instead.
 debian_sources() {
-    local type=$1 suite=${2:-} release
+    local suite=${1:-} release
     # shellcheck source=/dev/null
     release=$(. /etc/os-release && echo "$VERSION_CODENAME")
     quietly apt_get update || return
     # These are fields of apt.
     apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' "Created-By: Packages" "Origin: Debian" |
-        awk -v type="$type [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" -v suite="$suite" -v release="$release" '
+        awk -v type="deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" -v suite="$suite" -v release="$release" '
             suite == "" || $2 == release { print type, $1, suite == "" ? $2 : suite, $3 }' | sort -u | grep .
+}
+
+# Unpacks a package of another suite of Debian below a directory, together with the libraries that it needs and with
+# more packages. The suites are given in quotes, the one to prefer at the end. The sources and the packages of this
+# machine are not changed. Does nothing if the directory exists.
+unpack_from_suite() {
+    local to=$1 suites=$2 package=$3 suite apt libraries
+    shift 3
+    if [ -d "$to/root" ]; then
+        return
+    fi
+    command -v apt-get >/dev/null || return
+    say "fetching packages of Debian ($suites): $package $*"
+    rm -rf "$to"
+    mkdir -p "$to/lists/partial" "$to/packages" "$to/root.new"
+    for suite in $suites; do
+        debian_sources "$suite" >>"$to/sources.list" || return
+    done
+    apt=(apt-get -q --target-release "${suites##* }" -o Dir::Etc::sourcelist="$to/sources.list"
+        -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$to/lists" -o Dir::State::status=/dev/null
+        -o Dir::Cache="$to" -o APT::Sandbox::User=root -o APT::Install-Recommends=false
+        -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false)
+    if [[ "$*" == *:arm64* ]]; then
+        apt+=(-o APT::Architectures::="$(dpkg --print-architecture)" -o APT::Architectures::=arm64)
+    fi
+    quietly "${apt[@]}" update || return
+    libraries=$("${apt[@]}" --simulate install "$package" | awk '/^Inst (lib|zlib)/ && $2 !~ /-dev$|perl/ { print $2 }') || return
+    # shellcheck disable=SC2086 # Names of packages.
+    quietly env --chdir="$to/packages" "${apt[@]}" download "$package" "$@" $libraries || return
+    for package in "$to"/packages/*.deb; do
+        dpkg-deb --extract "$package" "$to/root.new" || return
+    done
+    rm -rf "$to/packages" "$to/lists"
+    mv "$to/root.new" "$to/root"
+}
+
+# Replaces a program of another release of Debian by a script that runs it with the loader and the libraries of that
+# release, which are in a directory. The program is moved there.
+run_with_libraries() {
+    local program=$1 libraries=$2
+    mv "$program" "$libraries"
+    ln -sf "$(basename "$(echo "$libraries"/ld-linux*.so.*)")" "$libraries/ld.so"
+    cat >"$program" <<END
+#!/bin/sh
+libraries=\$(dirname "\$0")/$(realpath --relative-to "${program%/*}" "$libraries")
+exec "\$libraries/ld.so" --argv0 "\$0" --library-path "\$libraries" "\$libraries/${program##*/}" "\$@"
+END
+    chmod 755 "$program"
 }
 
 # Installs Python packages, named as for pip, into a virtual environment target/NAME. Does nothing if they are
@@ -125,8 +174,8 @@ install_python() {
     echo "$*" >"target/$name/packages"
 }
 
-# Installs Node.js packages in a directory, in the versions of its package-lock.json. Does nothing if these versions are
-# already installed.
+# Installs Node.js packages in a directory, in the versions of its package-lock.json. Does not run their install
+# scripts, because some of them download programs. Does nothing if these versions are already installed.
 install_node() {
     local versions=$1/package-lock.json
     if cmp -s "$versions" "$versions.installed"; then
@@ -134,7 +183,7 @@ install_node() {
     fi
     command -v npm >/dev/null || install_packages nodejs npm || return
     say "installing Node.js packages: $versions"
-    quietly npm ci --prefix "$1" --no-audit --no-fund && cp "$versions" "$versions.installed"
+    quietly npm ci --prefix "$1" --ignore-scripts --no-audit --no-fund && cp "$versions" "$versions.installed"
 }
 
 # Prints the time of the commit, which is used for all times in a package, so that builds are reproducible. In an
@@ -145,3 +194,12 @@ source_date_epoch() {
 
 # Prints the version of the extension.
 extension_version() { sed -n 's/^    "version": "\(.*\)",$/\1/p' META.json; }
+
+# Prints the version of the release: that of the extension, or that of a candidate, such as 0.1.0-rc.1, if the commit has
+# the tag of one.
+release_version() {
+    local version tag
+    version=$(extension_version)
+    tag=$(git describe --exact-match --match "v$version-rc.*" 2>/dev/null || true)
+    if [ -n "$tag" ]; then echo "${tag#v}"; else echo "$version"; fi
+}

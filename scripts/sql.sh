@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Assembles the scripts of CREATE EXTENSION from the sources: sql/snowflake_id--VERSION.sql, and the script of the
-# registry. With --check, only compares: fails if a script is out of date, or if a file has another version than
-# Cargo.toml.
+# registry. A released script is not replaced. With --check, only compares: fails if a script is out of date, or if a
+# file has another version than Cargo.toml.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +17,7 @@ assemble() {
     shift
     cargo run --quiet --locked -p snowflake-id-assemble -- "$@" >"$assembled"
     if [ -z "$check" ]; then
-        mv "$assembled" "$script"
+        scripts/released.sh replace "$assembled" "$script"
     elif ! diff "$script" "$assembled"; then
         echo "$script is not what the sources say: run \"make sql\"" >&2
         exit 1
@@ -31,8 +31,9 @@ assemble "sql/registry/snowflake_id_registry--$version.sql" snowflake_id_registr
 if [ -n "$check" ] && {
     ! grep -qx "default_version = '$version'" snowflake_id.control ||
         ! grep -qx "default_version = '$version'" sql/registry/snowflake_id_registry.control ||
+        ! grep -qx "Version: *$version" packaging/rpm/snowflake_id.spec ||
         [ "$(grep -c "\"version\": \"$version\"" META.json)" != 3 ]
 }; then
-    echo "control files and META.json have to name version $version, as Cargo.toml does" >&2
+    echo "control files, META.json and the spec file have to name version $version, as Cargo.toml does" >&2
     exit 1
 fi

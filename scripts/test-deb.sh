@@ -2,9 +2,19 @@
 # Tests the Debian packages: that the build is reproducible, what the packages contain, and what lintian reports. Then
 # piuparts installs, upgrades and purges them in a Debian system with PostgreSQL but without build dependencies, and
 # looks for files left behind. In the same system, autopkgtest runs packaging/debian/tests.
+#
+#   scripts/test-deb.sh             on this release of Debian
+#   scripts/test-deb.sh trixie      on Debian 13 with its own PostgreSQL 17; the package is built on this machine
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
+
+# shellcheck source=/dev/null
+suite=${1:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
+if [ "$suite" = trixie ]; then
+    PG_CONFIG=$(env -u PG_CONFIG scripts/postgresql.sh 17)
+    export PG_CONFIG
+fi
 
 install_packages autopkgtest binutils dpkg-dev iproute2 lintian mmdebstrap piuparts
 # The packages built here are not for users: see scripts/test-packages.sh.
@@ -49,6 +59,12 @@ depends=", $(dpkg-deb --field "$deb" Depends),"
 for wanted in "postgresql-$PG_MAJOR" libpq5 libc6; do
     [[ "$depends" == *", $wanted"[,\ ]* ]] || failed "it does not depend on $wanted"
 done
+# Ubuntu 22.04 and Red Hat Enterprise Linux 9 have these versions of the libraries, or later ones.
+readonly oldest_glibc=2.34 oldest_libpq=13
+needed=$(sed -nE 's/.*, libc6 \(>= ([^)]*)\),.*/\1/p' <<<"$depends")
+dpkg --compare-versions "${needed:-0}" le "$oldest_glibc" || failed "it requires glibc $needed, later than $oldest_glibc"
+needed=$(sed -nE 's/.*, libpq5 \(>= ([^)]*)\),.*/\1/p' <<<"$depends")
+dpkg --compare-versions "${needed:-0}" le "$oldest_libpq" || failed "it requires libpq $needed, later than $oldest_libpq"
 files=$DEB_DIR/files
 rm -rf "$files"
 dpkg-deb --extract "$deb" "$files"
@@ -76,6 +92,8 @@ build_id=$(readelf --notes "$library" | sed -n 's/.*Build ID: //p')
 dpkg-deb --contents "$symbols" | grep >/dev/null "/usr/lib/debug/.build-id/${build_id:0:2}/${build_id:2}.debug" ||
     failed "the debug symbols are those of another library"
 ! readelf --sections "$library" | grep >/dev/null '\.debug_' || failed "the library has its debug symbols itself"
+needed=$(objdump --dynamic-syms "$library" | grep -oP '\(GLIBC_\K[0-9.]+' | sort --version-sort | tail -n 1)
+dpkg --compare-versions "$needed" le "$oldest_glibc" || failed "the library needs glibc $needed, later than $oldest_glibc"
 for path in "$PWD" "${CARGO_HOME:-$HOME/.cargo}" "$(rustc --print sysroot)"; do
     ! grep -rF "$path" "$files" || failed "a path of this machine is in the package"
 done
@@ -89,10 +107,8 @@ rm "$DEB_DIR"/*.deb
 deb=$tree/new/${deb##*/}
 (cd "$tree/old" && dpkg-scanpackages --multiversion . >Packages 2>/dev/null)
 
-# shellcheck source=/dev/null
-suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
 system=$PWD/target/guest/$suite-$PG_MAJOR.tar.gz
-sources=$(debian_sources deb)
+sources=$(debian_sources ${1:+"$1"})
 if [ ! -e "$system" ]; then
     say "making a system: Debian's $suite with PostgreSQL $PG_MAJOR"
     mkdir -p "${system%/*}"
@@ -115,9 +131,13 @@ grep "PASS: Installation, upgrade and purging tests" "$DEB_DIR/piuparts.log" || 
 say "autopkgtest: packaging/debian/tests"
 mkdir "$tree/debian"
 cp -R packaging/debian/tests "$tree/debian"
-cp --parents docs/README.md docs/how-to/packages.md scripts/installcheck.sh "$tree"
+cp --parents docs/README.md docs/how-to/packages.md docs/tutorial/two-servers.md scripts/installcheck.sh "$tree"
 cp -R --parents tests/regress "$tree"
-pg_regress=lib/postgresql/$PG_MAJOR/lib/pgxs/src/test/regress/pg_regress
+pgxs=lib/postgresql/$PG_MAJOR/lib/pgxs/src/test/regress
+pg_regress=$("$PG_CONFIG" --pkglibdir)/pgxs/src/test/regress/pg_regress
+if [ "$suite" = trixie ]; then
+    pg_regress=$("$PG_CONFIG" --bindir)/elf/pg_regress # The program itself: see scripts/postgresql.sh.
+fi
 
 . scripts/throwaway.sh
 guest=$work_dir/guest
@@ -135,4 +155,4 @@ as_root unshare --net --ipc --mount --pid --fork --kill-child --mount-proc bash 
     guest=$1
     shift
     exec autopkgtest "$@" -- chroot "$guest"' - "$guest" \
-    --copy="/usr/$pg_regress:/usr/$pg_regress" "$tree"
+    --copy="$pg_regress:/usr/$pgxs/pg_regress" "$tree"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the workflow file that builds the packages on a forge: it is valid, well formatted, and grants no unnecessary
-# rights. Also checks the Kubernetes examples in docs/how-to/packages.md.
+# rights. Also checks the format of the Kubernetes examples in the book.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -13,5 +13,5 @@ readonly rules='{extends: default, rules: {line-length: {max: 130}, document-sta
 "$bin/check-jsonschema" --builtin-schema vendor.github-workflows .github/workflows/*.yml
 "$bin/zizmor" --offline --no-progress .github/workflows
 
-awk '/^```yaml$/ { print "---"; on = 1; next } /^```$/ { on = 0 } on' docs/how-to/packages.md |
+awk '/^```yaml$/ { print "---"; on = 1; next } /^```$/ { on = 0 } on' docs/how-to/packages.md docs/how-to/kubernetes.md |
     "$bin/yamllint" --strict --config-data "$rules" -

@@ -11,8 +11,26 @@
 #   scripts/test.sh clients    the client programs
 #   scripts/test.sh fleet-demo the demonstration of "make fleet-demo"
 #   scripts/test.sh patroni    registry and shard under Patroni
+#   scripts/test.sh fuzz [TARGET]..  the tests with random input: see scripts/fuzz.sh
+#   scripts/test.sh citus      a cluster of Citus, which the PostgreSQL of PG_CONFIG must have
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+# Checked first, because building the extension takes minutes.
+if [ "${1:-}" = citus ]; then
+    pg_config=${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}
+    # If it does not work, scripts/build.sh says so.
+    if libraries=$("$pg_config" --pkglibdir 2>/dev/null) && [ ! -e "$libraries/citus.so" ]; then
+        major=$("$pg_config" --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/')
+        cat >&2 <<END
+"make citus" needs a PostgreSQL with Citus 13: $libraries/citus.so does not exist.
+Debian has no package of Citus. Install package postgresql-$major-citus-13.0 of the Citus project, or build Citus from
+source (https://github.com/citusdata/citus) with ./configure PG_CONFIG=$pg_config. Then run
+    make citus PG_CONFIG=$pg_config
+END
+        exit 1
+    fi
+fi
 
 . scripts/setup.sh
 
@@ -28,11 +46,16 @@ install_pool() {
         quietly as_root systemctl disable --now pgbouncer
     fi
 }
-# Debian has pg_partman for version 15 only.
+# Debian has pg_partman and pglogical for version 15 only.
 unpack_partman() {
     [ "$PG_MAJOR" = 15 ] || return 0
     unpack_packages "$PWD/target/partman" postgresql-15-partman || return
     export SNOWFLAKE_ID_PARTMAN=$PWD/target/partman/root
+}
+unpack_pglogical() {
+    [ "$PG_MAJOR" = 15 ] || return 0
+    unpack_packages "$PWD/target/pglogical" postgresql-15-pglogical || return
+    export SNOWFLAKE_ID_PGLOGICAL=$PWD/target/pglogical/root
 }
 # Unpacked only: installing etcd would start it.
 unpack_patroni() {
@@ -46,6 +69,7 @@ case ${1:-all} in
     all | versions | servers)
         install_pool || skip "PgBouncer cannot be installed"
         unpack_partman || skip "pg_partman cannot be unpacked"
+        unpack_pglogical || skip "pglogical cannot be unpacked"
         ;;
     patroni)
         unpack_patroni || say "Patroni cannot be unpacked"
@@ -63,6 +87,9 @@ test_core() {
 
     step "client: unit tests, examples"
     cargo test --quiet -p snowflake-id-client
+
+    step "fuzz: the stored inputs"
+    CARGO_TARGET_DIR=target/model cargo test --quiet --release --manifest-path tests/fuzz/Cargo.toml
 
     step "pictures: those of the figures"
     cargo test --quiet -p snowflake-id-pictures
@@ -116,7 +143,7 @@ test_servers() {
         shift
     done
     if [ "$PG_MAJOR" != 15 ]; then
-        set -- "$@" --skip tables::partman:: # Debian has pg_partman for version 15 only.
+        set -- "$@" --skip tables::partman:: --skip book::pglogical:: # Debian has them for version 15 only.
     fi
     listed=$(cargo test --quiet -p snowflake-id-cluster-tests --test cluster -- --list --format terse "${names[@]}")
     for name in "${names[@]}"; do
@@ -148,7 +175,7 @@ case ${1:-all} in
         test_core
         test_sql
         test_servers
-        step "clients: the programs of docs/how-to/clients.md"
+        step "clients: the programs of docs/how-to/clients-*.md"
         scripts/clients.sh
         ;;
     versions)
@@ -158,7 +185,7 @@ case ${1:-all} in
     brief)
         test_sql
         test_servers ids::uniqueness horizon::durability horizon::floor horizon::replication horizon::restored \
-            alone::restarts
+            alone::restarts book::several_writers book::switching
         ;;
     sql) test_sql "${@:2}" ;;
     servers) test_servers "${@:2}" ;;
@@ -168,9 +195,13 @@ case ${1:-all} in
             killed_while_the_file_is_written accidents_of_segments rounds_of_steps_back accidents_of_a_registry \
             many_names programs_come_and_go
         ;;
+    # One after the other, because each test runs for a given time.
+    fuzz) cluster --nocapture --test-threads=1 "${@:2}" ;;
     clients) scripts/clients.sh ;;
     fleet-demo) cargo run --quiet -p snowflake-id-cluster-tests --example fleet_demo ;;
     patroni) cluster --ignored --nocapture fleet::patroni ;;
+    # One after the other, because one of the tests measures CPU time.
+    citus) cluster --ignored --nocapture --test-threads=1 fleet::citus ;;
     *)
         sed -n 's/^#   //p' "$0" >&2
         exit 2
