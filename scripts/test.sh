@@ -118,8 +118,9 @@ test_sql() {
     }
 }
 
-# The number of tests that run at the same time. Most of the time they wait.
-readonly at_a_time=${TESTS_AT_A_TIME:-8}
+# The number of tests that run at the same time. Most of the time they wait; with more than this, two processors are
+# always busy, and clients get little done in the time that a test gives them.
+readonly at_a_time=${TESTS_AT_A_TIME:-5}
 
 # Runs the test program with arguments of libtest, and keeps its output. Fails if no test matches. RUSTC_BOOTSTRAP
 # makes the option --report-time available, which is otherwise reserved for nightly compilers.

@@ -51,7 +51,7 @@ pub use sql::*;
 pub use user::{as_server_user, new_dir};
 
 /// The time after which a test stops waiting for a condition.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Extra time that an operation may take while other tests run at the same time. Tests with tighter bounds are in
 /// `alone`.

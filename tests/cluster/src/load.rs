@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use postgres::Client;
 
-use crate::{Cluster, Run, assert_increasing, ids};
+use crate::{Cluster, Run, assert_increasing, eventually, ids, single};
 
 /// Random numbers. A run can be repeated with its seed.
 pub struct Random(fastrand::Rng);
@@ -219,6 +219,17 @@ pub fn under_load<T>(cluster: &Cluster, event: impl FnOnce() -> T) -> (HandedOut
     let mut all = HandedOut { rows: vec![], others: taken };
     inserted.iter().for_each(|some| all.extend(some));
     (all, result)
+}
+
+/// Lets clients work for a time, and on a busy machine for longer: until the server has issued this many IDs meanwhile.
+pub fn while_issuing(server: &Cluster, count: i64, time: Duration) {
+    let mut client = server.connect();
+    let mut issued = || {
+        single::<i64>(&mut client, "SELECT coalesce(sum(ids_issued), 0)::bigint FROM snowflake_layout_status")
+    };
+    let before = issued();
+    thread::sleep(time);
+    eventually("more IDs", || issued() - before >= count);
 }
 
 /// Inserts rows until it is told to stop or the server is stopped. Every fourth transaction is rolled back.

@@ -239,6 +239,8 @@ fn a_token_of_another_start_of_the_registry() {
     let fleet = registry(LEASES);
     administer(&fleet.registry, "create_segment('orders', min_step => 50, max_step => 50)");
     let server = fleet.server().start();
+    // Otherwise, the copy may not know of its lease, which would then prove a loss.
+    leased_worker(&server);
     let numbers = replacing_between_grant_and_token(
         &fleet.registry,
         |string| {

@@ -3,21 +3,22 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use harness::*;
 use serde_json::{Value, json};
 
-/// How long clients take IDs before and after an event.
-const A_WHILE: Duration = Duration::from_millis(500);
+/// Lets clients take IDs before and after an event, enough of them for [`assert_all_distinct`].
+fn wait_a_while(server: &Cluster) {
+    while_issuing(server, 2_000, Duration::from_millis(500));
+}
 
 /// Runs clients on both servers. The second server is started meanwhile. Returns the IDs of both.
 fn both_under_load(original: &Cluster, start_copy: impl FnOnce(), copy: &Cluster) -> [HandedOut; 2] {
     let (of_original, of_copy) = under_load(original, || {
         start_copy();
         leased_worker(copy);
-        under_load(copy, || thread::sleep(A_WHILE)).0
+        under_load(copy, || wait_a_while(copy)).0
     });
     [of_original, of_copy]
 }
@@ -69,7 +70,7 @@ fn a_base_backup() {
     leased_worker(&original);
     let mut copy = None;
     let (mut before, ()) = under_load(&original, || {
-        thread::sleep(A_WHILE);
+        wait_a_while(&original);
         copy = Some(original.base_backup(&[]));
     });
     let copy = copy.unwrap();
@@ -140,11 +141,11 @@ fn a_server_restored_from_an_archive() {
     let mut copy = None;
     let (mut before, ()) = under_load(&original, || {
         copy = Some(original.base_backup(&[("archive_mode", "off"), ("restore_command", &restore_command)]));
-        thread::sleep(A_WHILE);
+        wait_a_while(&original);
         let mut client = original.connect();
         let target: String = single(&mut client, "SELECT pg_current_wal_lsn()::text");
         copy.as_ref().unwrap().configure(&[("recovery_target_lsn", &target)]);
-        thread::sleep(A_WHILE);
+        wait_a_while(&original);
         original.archive_all();
     });
     let copy = copy.unwrap();
@@ -166,7 +167,7 @@ fn a_promoted_standby() {
         leased_worker(&primary);
         let standby = primary.start_standby(&[]);
         let (before, (after, took)) = under_load(&primary, || {
-            thread::sleep(A_WHILE);
+            wait_a_while(&primary);
             if is_killed {
                 kill_server(&primary);
             }
@@ -174,7 +175,7 @@ fn a_promoted_standby() {
             standby.promote();
             leased_worker(&standby);
             let took = start.elapsed();
-            (under_load(&standby, || thread::sleep(A_WHILE)).0, took)
+            (under_load(&standby, || wait_a_while(&standby)).0, took)
         });
         println!("primary killed {is_killed}: first ID {took:?} after promotion");
         // Up to snowflake_id.horizon_margin of this is the wait for the clock to reach the horizon of the primary.

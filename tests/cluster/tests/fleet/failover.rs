@@ -40,7 +40,10 @@ fn wait_for_renewal(server: &Cluster) {
 #[test]
 fn a_synchronous_standby_is_promoted() {
     for is_configured in [true, false] {
-        let fleet = Fleet::start(&format!("{LEASES}, synchronous => {is_configured}"));
+        // The registry trusts its data for three times renew_every after the last renewal. On a busy machine, promoting
+        // takes seconds.
+        let settings = "lease => '10min', renew_every => '5s'";
+        let fleet = Fleet::start(&format!("{settings}, synchronous => {is_configured}"));
         let standby = fleet.registry.start_standby(&[]);
         fleet.registry.replicate_synchronously();
         let connection = either(&fleet, &standby);

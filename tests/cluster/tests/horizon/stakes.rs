@@ -1,6 +1,5 @@
 //! The IDs that a server made from a copy would repeat if it trusted its clock.
 
-use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use harness::*;
@@ -40,7 +39,7 @@ pub fn set_clock_behind(cluster: &Cluster, ids: &[i64]) {
 /// The IDs that four clients receive from a server as soon as it issues any.
 pub fn take_a_while(cluster: &Cluster) -> Vec<i64> {
     let first = wait_for_first_id(&mut cluster.connect());
-    let (mut all, ()) = while_taking(takers(cluster, 4), || thread::sleep(A_WHILE));
+    let (mut all, ()) = while_taking(takers(cluster, 4), || while_issuing(cluster, 2_000, A_WHILE));
     all.push(first);
     assert!(all.len() > 1_000, "only {} IDs", all.len());
     assert_distinct(&all);

@@ -1,7 +1,7 @@
 //! The registry of a fleet, and many servers at once. Topic `registry` of pg_regress covers what a single session can
 //! test.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ fn ranges_of_one_identity_do_not_overlap() {
     let cluster = start(many());
     let configure = "SELECT snowflake_registry.configure(lease => '1 second', renew_every => '100 ms')";
     cluster.connect().run(configure);
-    let ends = Instant::now() + Duration::from_secs(8);
+    let (began, is_over) = (Instant::now(), AtomicBool::new(false));
     // Identity, lease, range.
     let ranges: Mutex<Vec<(i32, String, i64, i64)>> = Mutex::new(Vec::new());
     // Waits for locks may time out.
@@ -60,14 +60,15 @@ fn ranges_of_one_identity_do_not_overlap() {
     };
     thread::scope(|scope| {
         for number in 0..12 {
-            let (cluster, ranges, answered) = (&cluster, &ranges, &answered);
+            let (cluster, ranges, answered, is_over) = (&cluster, &ranges, &answered, &is_over);
             scope.spawn(move || {
+                let is_over = || is_over.load(Ordering::Relaxed);
                 let mut client = cluster.connect();
-                while Instant::now() < ends {
+                while !is_over() {
                     let mut member = Member::new();
                     let mut answer = answered(member.acquire(&mut client, 4));
                     let mut renewals = 0;
-                    while answer.outcome == "granted" && Instant::now() < ends {
+                    while answer.outcome == "granted" && !is_over() {
                         let range = (answer.worker, member.lease_id.clone(), answer.from, answer.until);
                         ranges.lock().unwrap().push((
                             range.0.unwrap(),
@@ -91,14 +92,24 @@ fn ranges_of_one_identity_do_not_overlap() {
                 }
             });
         }
-        scope.spawn(|| {
-            let mut client = cluster.connect();
-            while Instant::now() < ends {
-                for order in ["revoke_lease(0)", "quarantine()", "end_quarantine()", "revoke_lease(1)"] {
-                    let _ = client.batch_execute(&format!("SELECT snowflake_registry.{order}"));
-                    thread::sleep(Duration::from_millis(130));
-                }
+        let _stop = StopAtEnd(&is_over);
+        let mut client = cluster.connect();
+        // On a busy machine it takes long until all were granted often.
+        eventually("grants of each worker ID", || {
+            for order in ["revoke_lease(0)", "quarantine()", "end_quarantine()", "revoke_lease(1)"] {
+                let _ = client.batch_execute(&format!("SELECT snowflake_registry.{order}"));
+                thread::sleep(Duration::from_millis(130));
             }
+            let mut leases: Vec<_> = ranges
+                .lock()
+                .unwrap()
+                .iter()
+                .map(|(worker, lease_id, ..)| (*worker, lease_id.clone()))
+                .collect();
+            leases.sort_unstable();
+            leases.dedup();
+            let grants = |worker| leases.iter().filter(|(of, _)| *of == worker).count();
+            began.elapsed() > Duration::from_secs(8) && (0..4).all(|worker| grants(worker) > 2)
         });
     });
     let ranges = ranges.into_inner().unwrap();
@@ -114,7 +125,6 @@ fn ranges_of_one_identity_do_not_overlap() {
             leases.iter().filter(|((of, _), _)| **of == worker).map(|(_, range)| *range).collect();
         of_worker.sort_unstable();
         println!("worker ID {worker} was given {} times", of_worker.len());
-        assert!(of_worker.len() > 2);
         for pair in of_worker.windows(2) {
             assert!(pair[0].1 <= pair[1].0, "worker ID {worker}: {pair:?} overlap");
         }
