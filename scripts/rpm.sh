@@ -24,12 +24,15 @@ RELEASE_DIR=$(realpath -m "${RELEASE_DIR:-$rpm_dir}")
 SOURCE_DATE_EPOCH=$(source_date_epoch)
 export RELEASE_DIR SOURCE_DATE_EPOCH
 
-say "packing snowflake_id_$major $(extension_version)"
+release=$(release_version)
+version=${release/-/\~} # A candidate sorts before its release.
+say "packing snowflake_id_$major $version"
 rm -f "$rpm_dir/snowflake_id_$major"-*.rpm
 mkdir -p "$rpm_dir"
 quietly rpmbuild -bb --build-in-place "${options[@]}" packaging/rpm/snowflake_id.spec \
-    --define "pgmajorversion $major" --define "pg_config $PG_CONFIG" \
-    --define "_topdir $rpm_dir/work" --define "_rpmdir $rpm_dir" --define "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" \
+    --define "pgmajorversion $major" --define "pg_config $PG_CONFIG" --define "release_version $version" \
+    --define "_topdir $rpm_dir/work" --define "_rpmdir $rpm_dir" \
+    --define "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" \
     --define "_buildhost localhost" --define "use_source_date_epoch_as_buildtime 1" \
     --define "clamp_mtime_to_source_date_epoch 1" --define "source_date_epoch_from_changelog 0"
 rm -rf "$rpm_dir/work"

@@ -14,6 +14,7 @@ install_packages binutils cpio rpm rpm2cpio rpmlint
 deb=$(scripts/deb.sh)
 rpm=$(scripts/rpm.sh)
 name=snowflake_id_17 prefix=/usr/pgsql-17
+version=$(release_version)
 query() { rpm --query --package "$@" "$rpm"; }
 
 say "packing again, with other settings"
@@ -27,7 +28,7 @@ before=$(sha256sum "$rpm")
 say "what is in the package"
 # These are fields of rpm.
 query --queryformat '%{NAME} %{VERSION} %{LICENSE} %{ARCH}\n' | tee /dev/stderr |
-    grep >/dev/null -x "$name $(extension_version) PostgreSQL $(uname -m)" || failed "the fields of the package"
+    grep >/dev/null -x "$name ${version/-/\~} PostgreSQL $(uname -m)" || failed "the fields of the package"
 # Directories that only this package has belong to it, so that they are removed with it.
 diff - <(query --queryformat '[%{FILEMODES:perms} %{FILEUSERNAME} %{FILEGROUPNAME} %{FILENAMES}\n]' |
     sed '/^d.* \/usr\/share\/doc\//d' | LC_ALL=C sort -k 4) <<END || failed "these are not the files of the package"
