@@ -110,8 +110,13 @@ impl Installation {
         self.write(&control, &text.replace(&known, &next));
     }
 
+    /// The path of a script or of a control file.
+    pub fn extension_file(&self, name: &str) -> PathBuf {
+        self.extensions.join(name)
+    }
+
     fn script(&self, extension: &str, version: &str) -> String {
-        fs::read_to_string(self.extensions.join(format!("{extension}--{version}.sql"))).unwrap()
+        fs::read_to_string(self.extension_file(&format!("{extension}--{version}.sql"))).unwrap()
     }
 
     fn write(&self, name: &str, text: &str) {

@@ -90,6 +90,52 @@ fn both_extensions_are_updated_under_load() {
     assert!(handed_out.rows.iter().all(|id| stored.binary_search(id).is_ok()));
 }
 
+/// Where extensions cannot be installed, psql runs the upgrade script, as the role that owns the registry. The commands
+/// are those of the page.
+#[test]
+fn a_registry_without_an_extension_is_updated_by_psql() {
+    let installation = Installation::copy();
+    installation.install_next();
+    let registry = installation.server().extensions(&[]).start();
+    let mut admin = registry.connect();
+    admin.run(
+        "CREATE ROLE ordinary LOGIN; GRANT CREATE ON DATABASE postgres TO ordinary; CREATE ROLE fleet LOGIN",
+    );
+    // The page names the scripts of releases, in the directory of the package.
+    let page = book::read("docs/how-to/packages.md");
+    let psql = |begins: &str, script: String| {
+        let command = page.lines().find(|line| line.starts_with(begins)).unwrap();
+        let (options, _) = command.split_once("--file").unwrap();
+        let mut psql = registry.program("psql");
+        psql.args(options.split_whitespace().skip(1)).arg("--host").arg(registry.host());
+        psql.args(["--username=ordinary", "--dbname=postgres", "--file"]);
+        successful(psql.arg(installation.extension_file(&script)));
+    };
+    psql("psql --no-psqlrc --file", format!("snowflake_id_registry--{CURRENT}.sql"));
+    admin.run(
+        "SELECT snowflake_registry.start_fleet(), snowflake_registry.create_segment('orders');
+         GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
+         GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew, snowflake_registry.take TO fleet",
+    );
+    let server =
+        installation.server().preload().set("snowflake_id.registry", registry.connection_string("fleet"));
+    let server = server.start();
+    let worker = leased_worker(&server);
+    let numbers = "SELECT snowflake_segment_batch('orders', 2000)";
+    let mut taken = ids(&mut server.connect(), numbers);
+    psql("psql --no-psqlrc --single-transaction", format!("snowflake_id_registry--{CURRENT}--{NEXT}.sql"));
+    assert_renewed_now(&server, &registry);
+    assert_eq!(leased_worker(&server), worker);
+    taken.extend(ids(&mut server.connect(), numbers));
+    assert_increasing(&taken);
+    assert_eq!(single::<i32>(&mut admin, "SELECT format FROM snowflake_registry.settings"), 2);
+    assert_eq!(single::<String>(&mut admin, "SELECT state FROM snowflake_registry.status"), "ready");
+    assert!(single::<bool>(
+        &mut admin,
+        "SELECT outcome IS NULL FROM snowflake_registry.refuse_protocol('2')"
+    ));
+}
+
 fn assert_renewed_now(server: &Cluster, registry: &Cluster) {
     ask_now(server, &registry.connection_string("fleet"));
     assert_renewed(server);
