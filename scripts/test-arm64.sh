@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compiles the core for 64-bit ARM and runs its tests in an emulator: the unit tests, the properties, the tests with
-# threads, and the tests with the model checker. The compiler only checks the types of the extension.
+# threads, and the tests with the model checker. The extension is compiled and linked, and does not run.
 #
 # The emulator runs on x86_64, and an emulated program sees the memory order of x86_64. The tests therefore check the
 # code that the compiler makes for ARM, but not every order of accesses that an ARM processor allows. The model checker
@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 
 [ "$(uname -m)" = x86_64 ] || failed "this test is for x86_64: on ARM, run \"make test\""
 need qemu-aarch64=qemu-user aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu
-install_packages libc6-dev-arm64-cross
+install_packages libc6-dev-arm64-cross libclang-dev postgresql-server-dev-15
 
 rust=$PWD/target/rust-arm64
 unpack_from_suite "$rust" "trixie trixie-backports" rustc libstd-rust-dev libstd-rust-dev:arm64
@@ -32,10 +32,24 @@ test_core --lib --tests
 say "core for aarch64: interleavings (loom)"
 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/arm64-loom test_core --release --test loom --test loom_marks
 
-# With DOCS_RS, pgrx uses the declarations that it contains, so the headers of a server for ARM are not needed.
-say "extension for aarch64: types only"
-DOCS_RS=1 cargo check --quiet --locked --target aarch64-unknown-linux-gnu -p snowflake_id --no-default-features --features pg15
+# The server's headers and the libraries to link with are those for ARM. pg_config runs on this machine.
+postgresql=$PWD/target/postgresql-arm64
+# shellcheck source=/dev/null
+unpack_from_suite "$postgresql" "$(. /etc/os-release && echo "$VERSION_CODENAME")" \
+    libpq5:arm64 libpq-dev:arm64 postgresql-server-dev-15:arm64
+cat >"$postgresql/pg_config" <<END
+#!/bin/sh
+/usr/lib/postgresql/15/bin/pg_config "\$@" | sed "s|/usr/include|$postgresql/root&|g"
+END
+chmod 755 "$postgresql/pg_config"
+export PGRX_PG_CONFIG_PATH=$postgresql/pg_config
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-Lnative=$postgresql/root/usr/lib/aarch64-linux-gnu"
+export BINDGEN_EXTRA_CLANG_ARGS_aarch64_unknown_linux_gnu="-isystem /usr/aarch64-linux-gnu/include"
+say "extension for aarch64: compiled and linked"
+cargo build --quiet --locked --target aarch64-unknown-linux-gnu -p snowflake_id --no-default-features --features pg15
 
 # Make sure that the programs were not those of this machine.
-program=$(find target/arm64/aarch64-unknown-linux-gnu/debug/deps -name 'threads-*' -executable -type f | head -n 1)
-readelf --file-header "$program" | grep "Machine: *AArch64" || failed "$program is not for ARM"
+built=target/arm64/aarch64-unknown-linux-gnu/debug
+for program in "$(find $built/deps -name 'threads-*' -executable -type f | head -n 1)" $built/libsnowflake_id.so; do
+    readelf --file-header "$program" | grep "Machine: *AArch64" || failed "$program is not for ARM"
+done
