@@ -18,7 +18,12 @@ remedy() {
 
 case ${1:-} in
     check)
-        if [ -n "$(listed)" ] && ! listed | sha256sum --check --strict --quiet -; then
+        # After the first candidate, there is always a released script.
+        if [ -z "$(listed)" ]; then
+            echo "sql/released.sha256 lists no script" >&2
+            exit 1
+        fi
+        if ! listed | sha256sum --check --strict --quiet -; then
             echo "a released script was changed" >&2
             remedy
         fi

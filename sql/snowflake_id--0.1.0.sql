@@ -2928,14 +2928,15 @@ COMMENT ON FUNCTION snowflake_mask(bigint, bytea, text) IS
 COMMENT ON FUNCTION snowflake_unmask(bigint, bytea, text) IS
     'snowflake ID of a number that was masked with a key of 16 bytes and a layout';
 
--- A name must not look like a key. If a name of 16 characters were passed as a key, the name itself would silently be
--- used as the key, which would then not be secret. If an argument looks like a key, the error for a missing name must
--- not show the argument.
+-- A name must not look like a key. If a name of 16 bytes were passed as a key, the name itself would silently be used as
+-- the key, which would then not be secret. In a key, a backslash introduces other bytes. If an argument looks like a key,
+-- the error for a missing name must not show the argument.
 CREATE TABLE snowflake_mask_key (
     name text PRIMARY KEY
         CONSTRAINT snowflake_mask_key_name_is_not_empty CHECK (name OPERATOR(pg_catalog.<>) '')
         CONSTRAINT snowflake_mask_key_name_is_no_key CHECK (
-            pg_catalog.char_length(name) OPERATOR(pg_catalog.<>) 16 AND NOT pg_catalog.starts_with(name, E'\\x')
+            pg_catalog.octet_length(name) OPERATOR(pg_catalog.<>) 16
+            AND pg_catalog.strpos(name, E'\\') OPERATOR(pg_catalog.=) 0
         ),
     key bytea NOT NULL
         CONSTRAINT snowflake_mask_key_has_16_bytes CHECK (pg_catalog.octet_length(key) OPERATOR(pg_catalog.=) 16),

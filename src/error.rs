@@ -708,14 +708,14 @@ impl Error {
                 format!("mask key \"{name}\" does not exist"),
                 "Table snowflake_mask_key has no row with this name.",
                 format!(
-                    "To create a new key: INSERT INTO snowflake_mask_key (name, key) VALUES ({}, uuid_send(gen_random_uuid()));",
+                    "If nothing was ever made with this key: INSERT INTO snowflake_mask_key (name, key) VALUES ({}, uuid_send(gen_random_uuid())); Otherwise, copy the key from a backup or another server, because a new key reads masked numbers as other IDs.",
                     literal_of_shown(name)
                 ),
             ),
             Error::MaskKeyForName => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "a mask key was specified instead of the name of a key",
-                "The argument begins with \\x or has 16 characters, as keys do.",
+                "The argument contains a backslash or has 16 bytes, as keys do.",
                 "Specify the name of a key in table snowflake_mask_key. To specify the key itself, call the function whose name does not end in _named, such as snowflake_mask().",
             ),
             Error::TwoMaskKeys { name } => texts(
@@ -723,7 +723,7 @@ impl Error {
                 format!("cannot unmask numbers with mask key \"{name}\" while it is being changed"),
                 "The mask key has two keys, and a masked number does not show which key masked it.",
                 format!(
-                    "To cancel a change that was only prepared: UPDATE snowflake_mask_key SET next_key = NULL WHERE name = {}; After the switch, store both keys under names of their own, and specify the name of the key that masked the number.",
+                    "Store both keys under names of their own, and specify the name of the key that masked the number. If nothing was made with the next key on any server, you can cancel the change instead: UPDATE snowflake_mask_key SET next_key = NULL WHERE name = {} AND next_key IS NOT NULL;",
                     literal_of_shown(name)
                 ),
             ),
@@ -744,7 +744,7 @@ impl Error {
                 format!("mask key \"{name}\" is already being changed"),
                 "The mask key has a next key.",
                 format!(
-                    "To use the next key: SELECT snowflake_switch_mask_key({0}); To cancel the change: UPDATE snowflake_mask_key SET next_key = NULL WHERE name = {0};",
+                    "To use the next key: SELECT snowflake_switch_mask_key({0}); If nothing was made with the next key on any server, you can cancel the change: UPDATE snowflake_mask_key SET next_key = NULL WHERE name = {0} AND next_key IS NOT NULL;",
                     literal_of_shown(name)
                 ),
             ),
@@ -786,7 +786,7 @@ impl Error {
                 },
                 if *is_prepared {
                     format!(
-                        "To use the next key: SELECT snowflake_switch_mask_key({0}); To cancel the change: UPDATE snowflake_mask_key SET next_key = NULL WHERE name = {0};",
+                        "To use the next key: SELECT snowflake_switch_mask_key({0}); If nothing was made with the next key on any server, you can cancel the change: UPDATE snowflake_mask_key SET next_key = NULL WHERE name = {0} AND next_key IS NOT NULL;",
                         literal_of_shown(name)
                     )
                 } else {

@@ -1,5 +1,7 @@
 //! Formatting of times and of excerpts from the user's text in messages, and wording that several messages share.
 
+use std::fmt::Display;
+
 use jiff::Timestamp;
 
 /// The mean length of a year in the Gregorian calendar.
@@ -71,7 +73,7 @@ pub(crate) fn nearest(token: &str, candidates: &[&'static str]) -> Option<&'stat
 }
 
 /// Returns the problem that stored data has a newer format than this version knows, with the remedy.
-pub fn newer_format(what: &str, found: u64, known: u64) -> String {
+pub fn newer_format(what: &str, found: impl Display, known: impl Display) -> String {
     format!(
         "{what} has format {found}, and this version of snowflake_id knows formats up to {known}: install the newer version again"
     )

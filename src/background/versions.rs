@@ -19,15 +19,17 @@ pub const FORMAT_COLUMN: (&CStr, pg_sys::Oid) = (c"format", pg_sys::INT4OID);
 /// `known`.
 ///
 /// # Errors
-/// Returns the problem to report if a format is newer.
+/// Returns the problem to report if a format is newer, or if there is none, which counts as 0: a newer version may
+/// have changed the column.
 pub fn check_rows(relation: Relation, name: &str, known: i32) -> Result<(), Problem> {
-    let mut found = known;
+    let mut unknown = None;
     relation.for_each_row([FORMAT_COLUMN], |[format]| {
-        found = found.max(format.map_or(known, |format| format.value() as i32));
+        let format = format.map_or(0, |format| format.value() as i32);
+        if !(1..=known).contains(&format) {
+            unknown = Some(format);
+        }
     });
-    if found <= known {
-        return Ok(());
-    }
+    let Some(format) = unknown else { return Ok(()) };
     let relation = format!("relation \"snowflake_internal.{name}\"");
-    Err(Problem(newer_format(&relation, found as u64, known as u64)))
+    Err(Problem(newer_format(&relation, format, known)))
 }

@@ -141,7 +141,7 @@ fn key_of(call: Call, name: &[u8]) -> Result<NamedKey, Error> {
 /// Returns the error for a name that no key has. The error hides a name that may itself be a key (see the constraint
 /// on names in `sql/parts/mask.sql`).
 pub fn no_key(name: &[u8]) -> Error {
-    if name.starts_with(b"\\x") || name.len() == KEY_BYTES {
+    if name.contains(&b'\\') || name.len() == KEY_BYTES {
         return Error::MaskKeyForName;
     }
     Error::NoMaskKey { name: shown(name) }

@@ -34,6 +34,10 @@ SELECT * FROM sqlstate_of($$SELECT snowflake_mask_named(1, '\x012345671234567823
 SELECT * FROM sqlstate_of($$SELECT snowflake_unmask_named(1, 'sixteen_letters_')$$);
 SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('sixteen_letters_', '\x0123456712345678234567893456789A')$$);
 SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('\x00', '\x0123456712345678234567893456789A')$$);
+-- 16 bytes as a key, though not 16 characters.
+SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES (repeat(U&'\00E9', 8), '\x0123456712345678234567893456789A')$$);
+SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('abcdefghijklmn\\o', '\x0123456712345678234567893456789A')$$);
+SELECT code, message FROM sqlstate_of($$SELECT snowflake_mask_named(1, 'abcdefghijklmn\\o')$$);
 
 -- Named keys. The HINT can be executed as it is.
 SELECT * FROM sqlstate_of($$SELECT snowflake_mask_named(1, 'o''clock')$$);

@@ -2,12 +2,15 @@
 //! standbys and databases read each link that is made meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::SystemTime;
 
 use harness::examples::{block_at, blocks, run_block};
 use harness::*;
 
 const PAGE: &str = include_str!("../../../../docs/how-to/changing-keys.md");
 const DROP: &str = "when old links are no longer in use";
+const HAS_SWITCHED: &str = "until the switch has taken effect";
+const OLDER: &str = "until no older transaction is running";
 /// Blocks that replace others.
 const INSTEAD: [&str; 3] =
     ["instead of the switch", "instead of the steps for masked numbers", "if the key is known"];
@@ -39,9 +42,9 @@ fn the_page() {
     let is_at = |block: &str, place: &str| block.starts_with(&format!("-- {place}\n"));
     let mut checked = 0;
     let mut old_link = String::new();
-    for block in
-        blocks(PAGE).filter(|block| !is_at(block, DROP) && !INSTEAD.iter().any(|at| is_at(block, at)))
-    {
+    for block in blocks(PAGE).filter(|block| {
+        !is_at(block, DROP) && !INSTEAD.iter().any(|at| is_at(block, at)) && !block.contains("$1")
+    }) {
         if block.starts_with("DO $$") {
             // More rows than the command changes in a transaction.
             client.run(
@@ -138,6 +141,62 @@ fn a_standby_reads_the_links_of_its_primary() {
     reader.run("SELECT pg_wal_replay_resume()");
     eventually("the switch to arrive", || read(&mut reader, &link).is_ok());
     assert_eq!(failure(&mut reader, &step("drop_previous")).0, "25006");
+}
+
+/// The transactions that can still make links with the old key, as the page finds them.
+fn older(server: &Cluster, seen_at: SystemTime) -> usize {
+    server.connect().query(block_at(PAGE, OLDER), &[&seen_at]).unwrap().len()
+}
+
+/// The switch waits for a lock, and another transaction begins meanwhile. It makes links with the old key, and began after
+/// `switched_at`. On a standby, the same can happen until the switch arrives.
+#[test]
+fn transactions_that_are_older_than_the_switch() {
+    let primary = Cluster::builder().worker(1).start();
+    let standby = primary.start_standby(&[]);
+    let (mut admin, mut eve, mut other) = (primary.connect(), primary.connect(), primary.connect());
+    create_customers(&mut admin);
+    admin.run("CREATE TABLE shown (link text)");
+    admin.run(&step("prepare"));
+    let seen_at = |server: &Cluster| -> Option<SystemTime> {
+        server.connect().query_opt(block_at(PAGE, HAS_SWITCHED), &[]).unwrap().map(|row| row.get(0))
+    };
+    other.run("BEGIN; SELECT FROM snowflake_mask_key FOR UPDATE");
+    std::thread::scope(|scope| {
+        let switch = scope.spawn(|| primary.connect().run(&step("switch")));
+        let waits = "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        eventually("the switch to wait", || single::<bool>(&mut admin, waits));
+        eve.run("BEGIN");
+        eve.run(&format!("INSERT INTO shown {LINK_OF_BOB}"));
+        assert_eq!(seen_at(&primary), None);
+        standby.connect().run("SELECT pg_wal_replay_pause()");
+        other.run("COMMIT");
+        switch.join().unwrap();
+    });
+    let at_primary = eventually("the switch", || seen_at(&primary));
+    let began_later: bool = single(
+        &mut admin,
+        "SELECT switched_at < (SELECT xact_start FROM pg_stat_activity WHERE state = 'idle in transaction') FROM snowflake_mask_key",
+    );
+    assert!(began_later);
+    assert_eq!(older(&primary, at_primary), 1);
+    eve.run("COMMIT");
+    assert_eq!(older(&primary, at_primary), 0);
+    let link = "SELECT link FROM shown";
+    let link: String = single(&mut admin, link);
+    assert_ne!(link, single::<String>(&mut admin, LINK_OF_BOB));
+
+    assert_eq!(seen_at(&standby), None);
+    let mut reader = standby.connect();
+    reader.run("BEGIN");
+    assert_eq!(single::<String>(&mut reader, LINK_OF_BOB), link);
+    standby.connect().run("SELECT pg_wal_replay_resume()");
+    let at_standby = eventually("the switch to arrive", || seen_at(&standby));
+    assert_eq!(older(&standby, at_standby), 1);
+    reader.run("COMMIT");
+    assert_eq!(older(&standby, at_standby), 0);
+    admin.run(&step("drop_previous"));
+    assert!(is_refused(&mut admin, &link), "the page re-issues stored texts before the drop");
 }
 
 /// Makes links in one session, and reads each in another one, whose snapshot is older than the link. Counts the links.

@@ -57,6 +57,48 @@ fn newer_rows_of_horizon_and_identities() {
     assert_increasing(&all);
 }
 
+/// A number that no version has written, or a column that a newer version has renamed, is not taken for the first format.
+#[test]
+fn rows_without_a_known_format() {
+    let server = Cluster::builder().worker(1).short_horizon().start();
+    let mut client = server.connect();
+    let mut all = some_ids(&server);
+    let [path] = paths(&mut client, ["horizon"]);
+    let refused = |format: i32| {
+        let problem = PROBLEM.replace("format 2", &format!("format {format}"));
+        let said = format!("relation \"snowflake_internal.horizon\" {problem}");
+        wait_for_error(&server, &said);
+        assert_eq!(failure(&mut server.connect(), "SELECT snowflake_nextval()").0, "55000");
+    };
+    drop(client);
+    for format in [0, -2, i32::MIN, i32::MAX] {
+        server.stop_server("fast");
+        set_format(&server, &path, format);
+        server.start_server();
+        refused(format);
+        let stored = formats(&mut server.connect(), "horizon");
+        assert!(stored.iter().all(|stored| *stored == format), "{stored:?}");
+    }
+    server.stop_server("fast");
+    set_format(&server, &path, 1);
+    server.start_server();
+    all.extend(some_ids(&server));
+    let rename = |from: &str, to: &str| {
+        let rename = "ALTER MATERIALIZED VIEW snowflake_internal.horizon RENAME COLUMN";
+        server.connect().run(&format!("{rename} {from} TO {to}"));
+    };
+    rename("format", "form");
+    server.restart("fast");
+    refused(0);
+    rename("form", "format");
+    all.extend(
+        eventually("IDs", || server.connect().query("SELECT snowflake_nextval()", &[]))
+            .iter()
+            .map(|row| row.get::<_, i64>(0)),
+    );
+    assert_increasing(&all);
+}
+
 #[test]
 fn newer_rows_of_numbers() {
     let registry = registry_of_fifties(&["orders"]);
