@@ -31,7 +31,7 @@ assemble "sql/registry/snowflake_id_registry--$version.sql" snowflake_id_registr
 if [ -n "$check" ] && {
     ! grep -qx "default_version = '$version'" snowflake_id.control ||
         ! grep -qx "default_version = '$version'" sql/registry/snowflake_id_registry.control ||
-        ! grep -qx "Version: *$version" packaging/rpm/snowflake_id.spec ||
+        ! grep -qF "%global release_version $version}" packaging/rpm/snowflake_id.spec ||
         [ "$(grep -c "\"version\": \"$version\"" META.json)" != 3 ]
 }; then
     echo "control files, META.json and the spec file have to name version $version, as Cargo.toml does" >&2
