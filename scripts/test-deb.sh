@@ -123,7 +123,7 @@ say "piuparts: installed, removed, upgraded, purged"
 # The ignored directory is debconf's, on Debian 13.
 as_root piuparts --basetgz="$system" --mirror="$(awk -v suite="$suite" '$4 == suite { print $3, $5; exit }' <<<"$sources")" \
     --distribution="$suite" --bindmount="$tree/old" --extra-repo="deb [trusted=yes] file://$tree/old ./" \
-    --install-remove-install --log-level=info --ignore=/var/cache/debconf/tmp.ci "$deb" >"$DEB_DIR/piuparts.log" 2>&1 || {
+    --install-remove-install --log-level=info --ignore-regex="^/var/cache/debconf/tmp[.]ci" "$deb" >"$DEB_DIR/piuparts.log" 2>&1 || {
     cat "$DEB_DIR/piuparts.log"
     failed "piuparts"
 }
