@@ -91,10 +91,11 @@ pub fn store_shutdown_horizon(shared: &State, has_committed: &mut bool) -> Resul
     Ok(())
 }
 
-/// Stores the shutdown horizon when the server is stopped.
+/// Stores the shutdown horizon when the server is stopped. If the gate is closed, no IDs are issued, but the horizons that
+/// this keeper has stored may have been emptied since the last cycle.
 pub fn stop(shared: &State, mut has_committed: bool) {
     shared.server_status.keeper.set_closed(Closed::Starting);
-    if shared.gate.identity().is_none() {
+    if shared.gate.identity().is_none() && !has_committed {
         return;
     }
     process::forget_interrupt();

@@ -146,13 +146,11 @@ impl Server {
         let Some(running) = &mut self.running else { return };
         let ops = &mut running.keeper.ops;
         ops.clear();
-        if running.shared.gate.identity().is_some() {
-            if running.keeper.has_committed {
-                ops.push_back(Op::ShutdownHorizon);
-            } else {
-                running.shared.shutdown_horizons(true);
-                self.say(cx, || "the keeper fences and stores nothing".into());
-            }
+        if running.keeper.has_committed {
+            ops.push_back(Op::ShutdownHorizon);
+        } else if running.shared.gate.identity().is_some() {
+            running.shared.shutdown_horizons(true);
+            self.say(cx, || "the keeper fences and stores nothing".into());
         }
         if let Some(running) = &mut self.running {
             running.keeper.ops.push_back(Op::Exit);

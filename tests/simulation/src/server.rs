@@ -160,7 +160,7 @@ impl Server {
     /// Whether emptied records would be stored again when the keeper stops.
     fn may_stop(&self) -> bool {
         let Some(running) = &self.running else { return false };
-        let seals = running.shared.gate.identity().is_some() && running.keeper.has_committed;
+        let seals = running.keeper.has_committed;
         self.disk.read.0.as_ref().is_some_and(|stored| !stored.is_incomplete || seals)
     }
 

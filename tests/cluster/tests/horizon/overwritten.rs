@@ -70,6 +70,29 @@ fn all_materialized_views_are_refreshed() {
     assert!(!cluster.log().contains("the stored horizons were changed"), "{}", cluster.log());
 }
 
+/// The stored horizon is emptied while the server has no worker ID, and the server is stopped before the next cycle of the
+/// keeper. Then its clock is set back.
+#[test]
+fn the_stored_horizon_is_emptied_before_a_stop_without_a_worker_id() {
+    let cluster = Cluster::builder().worker(1).clock().start();
+    let mut client = cluster.connect();
+    let mut all = ids(&mut client, "SELECT snowflake_batch(1000)");
+    cluster.change("snowflake_id.worker_id", "-1");
+    let is_closed = "SELECT state = 'no worker id' FROM snowflake_status";
+    eventually("the gate to be closed", || single::<bool>(&mut client, is_closed));
+    client.run("REFRESH MATERIALIZED VIEW snowflake_internal.horizon WITH NO DATA");
+    drop(client);
+    cluster.stop_server("fast");
+    cluster.set_clock(time_of(all[0]) - 10.0 - now());
+    cluster.configure(&[("snowflake_id.worker_id", "1")]);
+    cluster.start_server();
+    let mut client = cluster.connect();
+    keeper_pid(&mut client);
+    client.run("SET snowflake_id.max_wait = '20s'");
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    assert_increasing(&all);
+}
+
 /// The stored horizon is emptied by the only statement that can do it. The keeper stores it again, and a crash repeats
 /// nothing.
 #[test]
