@@ -743,10 +743,7 @@ impl Error {
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("mask key \"{name}\" is already being changed"),
                 "The mask key has a next key.",
-                format!(
-                    "To use the next key: SELECT snowflake_switch_mask_key({0}); If nothing was made with the next key on any server, you can cancel the change: UPDATE snowflake_mask_key SET next_key = NULL WHERE name = {0} AND next_key IS NOT NULL;",
-                    literal_of_shown(name)
-                ),
+                use_or_cancel_next_key(name),
             ),
             Error::MaskKeyBeingChanged { name, is_switched: true } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -785,10 +782,7 @@ impl Error {
                     "The mask key has only one key."
                 },
                 if *is_prepared {
-                    format!(
-                        "To use the next key: SELECT snowflake_switch_mask_key({0}); If nothing was made with the next key on any server, you can cancel the change: UPDATE snowflake_mask_key SET next_key = NULL WHERE name = {0} AND next_key IS NOT NULL;",
-                        literal_of_shown(name)
-                    )
+                    use_or_cancel_next_key(name)
                 } else {
                     format!(
                         "To prepare a change of keys: SELECT snowflake_prepare_mask_key({});",
@@ -1014,6 +1008,14 @@ fn sentence(text: &str) -> String {
         Some(capital) => format!("{capital}{}{stop}", &text[1..]),
         None => format!("{text}{stop}"),
     }
+}
+
+/// Returns the hint for a mask key that has a next key, which is not used yet.
+fn use_or_cancel_next_key(name: &str) -> String {
+    format!(
+        "To use the next key: SELECT snowflake_switch_mask_key({0}); If nothing was made with the next key on any server, you can cancel the change: UPDATE snowflake_mask_key SET next_key = NULL WHERE name = {0} AND next_key IS NOT NULL;",
+        literal_of_shown(name)
+    )
 }
 
 /// Returns the SQL literal for a name that was converted with `shown`. If `shown` has escaped or truncated

@@ -10,7 +10,7 @@ use snowflake_id_client::{Client, Options};
 use snowflake_id_cluster_tests::accidents::Pair;
 use snowflake_id_cluster_tests::network::unused_port;
 use snowflake_id_cluster_tests::pool::Pool;
-use snowflake_id_cluster_tests::{Cluster, Registry, beside, single};
+use snowflake_id_cluster_tests::{Cluster, Registry, beside, postmaster, single};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -61,7 +61,7 @@ impl Work {
 }
 
 /// The fields of `/proc/PID/stat` from the state on, of each process: its PID and the fields.
-fn processes() -> impl Iterator<Item = (i64, Vec<String>)> {
+fn processes() -> impl Iterator<Item = (i32, Vec<String>)> {
     fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
@@ -71,19 +71,14 @@ fn processes() -> impl Iterator<Item = (i64, Vec<String>)> {
     })
 }
 
-fn postmaster(server: &Cluster) -> i64 {
-    let pid_file = fs::read_to_string(server.data_dir().join("postmaster.pid")).unwrap();
-    pid_file.lines().next().unwrap().parse().unwrap()
-}
-
 /// The CPU time of all processes of a server, including those that have ended.
 fn cpu_seconds(server: &Cluster) -> f64 {
-    let postmaster = postmaster(server);
+    let postmaster = postmaster(server).unwrap();
     let ticks = processes().map(|(pid, fields)| {
         let number = |at: usize| fields[at].parse::<i64>().unwrap_or(0);
         match pid {
             _ if pid == postmaster => number(11) + number(12) + number(13) + number(14),
-            _ if number(1) == postmaster => number(11) + number(12),
+            _ if fields[1].parse() == Ok(postmaster) => number(11) + number(12),
             _ => 0,
         }
     });
@@ -92,8 +87,8 @@ fn cpu_seconds(server: &Cluster) -> f64 {
 
 /// The number of connections of programs to a registry. Its processes are counted without a query, which would cost CPU
 /// time of the registry.
-fn open_connections(postmaster: i64) -> usize {
-    let is_program = |pid: i64| {
+fn open_connections(postmaster: i32) -> usize {
+    let is_program = |pid: i32| {
         let title = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&title).contains(": fleet ")
     };
@@ -120,7 +115,7 @@ fn start(runtime: &Runtime, string: &str, count: usize) -> Vec<Client> {
 
 /// The number of connections to the registry while an event happens: on average, and at most.
 fn connections(registry: &Cluster, event: impl FnOnce()) -> (f64, usize) {
-    let postmaster = postmaster(registry);
+    let postmaster = postmaster(registry).unwrap();
     let watch = |stop: &AtomicBool| {
         let mut counts = vec![];
         while !stop.load(Ordering::Relaxed) {

@@ -81,7 +81,9 @@ pub fn last_row(client: &mut Client, statement: &str) -> String {
     rows(client, statement).pop().unwrap_or_default().join(" | ")
 }
 
-fn rows(client: &mut Client, statement: &str) -> Vec<Vec<String>> {
+/// The rows of a statement, as psql shows them.
+#[track_caller]
+pub fn rows(client: &mut Client, statement: &str) -> Vec<Vec<String>> {
     let messages =
         client.simple_query(statement).unwrap_or_else(|error| panic!("{statement}: {}", text(&error)));
     let rows = messages.iter().filter_map(|message| match message {

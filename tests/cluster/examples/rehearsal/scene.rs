@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use postgres::SimpleQueryMessage;
+use snowflake_id_cluster_tests::examples::rows;
 use snowflake_id_cluster_tests::{Client, Cluster, text};
 
 use crate::alerts::{Alert, Scale, Watch};
@@ -254,16 +254,4 @@ impl<'a> Scene<'a> {
         let taken = Taken { server: NO_ROWS, kind, values, out_of_order: Vec::new() };
         self.stage.taken.lock().unwrap().push(taken);
     }
-}
-
-/// The rows of a statement, as psql shows them.
-#[track_caller]
-pub fn rows(client: &mut Client, statement: &str) -> Vec<Vec<String>> {
-    let messages =
-        client.simple_query(statement).unwrap_or_else(|error| panic!("{statement}: {}", text(&error)));
-    let rows = messages.iter().filter_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row),
-        _ => None,
-    });
-    rows.map(|row| (0..row.len()).map(|at| row.get(at).unwrap_or("").to_owned()).collect()).collect()
 }

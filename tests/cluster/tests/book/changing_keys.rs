@@ -30,6 +30,12 @@ fn create_customers(client: &mut Client) {
         .run("INSERT INTO snowflake_mask_key (name, key) VALUES ('customers', uuid_send(gen_random_uuid()))");
 }
 
+/// Waits until one session waits for a lock.
+fn wait_until_one_waits(client: &mut Client) {
+    let waits = "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    eventually("a session to wait for a lock", || single::<bool>(client, waits));
+}
+
 fn step(name: &str) -> String {
     format!("SELECT snowflake_{name}_mask_key('customers')")
 }
@@ -164,8 +170,7 @@ fn transactions_that_are_older_than_the_switch() {
     other.run("BEGIN; SELECT FROM snowflake_mask_key FOR UPDATE");
     std::thread::scope(|scope| {
         let switch = scope.spawn(|| primary.connect().run(&step("switch")));
-        let waits = "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-        eventually("the switch to wait", || single::<bool>(&mut admin, waits));
+        wait_until_one_waits(&mut admin);
         eve.run("BEGIN");
         eve.run(&format!("INSERT INTO shown {LINK_OF_BOB}"));
         assert_eq!(seen_at(&primary), None);
@@ -275,8 +280,7 @@ fn two_administrators() {
             let (mut second, step) = (server.connect(), step(name));
             move || failure(&mut second, &step)
         });
-        let waits = "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-        eventually("the second administrator to wait", || single::<bool>(&mut client, waits));
+        wait_until_one_waits(&mut client);
         first.run("COMMIT");
         assert_eq!(second.join().unwrap().0, "55000", "{name}");
     }

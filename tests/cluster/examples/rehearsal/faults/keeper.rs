@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use snowflake_id_cluster_tests::examples::rows;
 use snowflake_id_cluster_tests::{Run, ids};
 
 use super::{Fault, Place};
 use crate::ledger::Kind;
 use crate::pages::Section;
-use crate::scene::{Scene, rows};
+use crate::scene::Scene;
 
 const PROMISES: &str = "explanation/promises.md";
 const RUNBOOKS: &str = "how-to/runbooks.md";

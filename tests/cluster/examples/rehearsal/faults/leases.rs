@@ -3,13 +3,14 @@
 use std::thread;
 use std::time::Duration;
 
+use snowflake_id_cluster_tests::examples::rows;
 use snowflake_id_cluster_tests::network::Fault as Line;
 use snowflake_id_cluster_tests::{Run, leased_worker};
 
 use super::registry::{NOT_RENEWED, renewed, the_state_is};
 use super::single::Watched;
 use super::{Fault, Place};
-use crate::scene::{JOINING, Scene, rows};
+use crate::scene::{JOINING, Scene};
 
 const PROMISES: &str = "explanation/promises.md";
 

@@ -1,11 +1,12 @@
 //! The registry, and the ways to it.
 
+use snowflake_id_cluster_tests::examples::rows;
 use snowflake_id_cluster_tests::faults::cut_power;
 use snowflake_id_cluster_tests::{Client, Cluster, Run, single};
 
 use super::{Fault, Place};
 use crate::pages::Section;
-use crate::scene::{Scene, rows};
+use crate::scene::Scene;
 
 const FLEET: &str = "reference/fleet.md";
 const PROMISES: &str = "explanation/promises.md";

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use snowflake_id_cluster_tests::examples::rows;
 use snowflake_id_cluster_tests::segments::{some, some_at_last};
 use snowflake_id_cluster_tests::{Client, Run, StopAtEnd};
 
 use super::{Fault, Place};
-use crate::scene::{Scene, rows};
+use crate::scene::Scene;
 
 const RUNBOOKS: &str = "how-to/runbooks.md";
 

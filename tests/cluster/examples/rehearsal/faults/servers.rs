@@ -3,13 +3,14 @@
 use std::thread;
 use std::time::Duration;
 
+use snowflake_id_cluster_tests::examples::rows;
 use snowflake_id_cluster_tests::faults::{Paused, background_pid, cut_power, processes, signal_one};
 use snowflake_id_cluster_tests::segments::some_at_last;
 use snowflake_id_cluster_tests::{Random, Run, ids, kill, leased_worker, single};
 
 use super::{Fault, Place};
 use crate::ledger::Kind;
-use crate::scene::{Scene, rows};
+use crate::scene::Scene;
 use crate::site::lease;
 
 const PROMISES: &str = "explanation/promises.md";

@@ -1,5 +1,6 @@
 //! Faults of a server with a fixed worker ID. In a fleet, the registry prevents most of them.
 
+use snowflake_id_cluster_tests::examples::rows;
 use snowflake_id_cluster_tests::faults::SmallDisk;
 use snowflake_id_cluster_tests::{
     Builder, Client, Cluster, Run, assert_increasing, ids, single, wait_for_first_id,
@@ -7,7 +8,7 @@ use snowflake_id_cluster_tests::{
 
 use super::{Fault, Place};
 use crate::ledger::Kind;
-use crate::scene::{Scene, rows};
+use crate::scene::Scene;
 
 const RUNBOOKS: &str = "how-to/runbooks.md";
 
