@@ -34,6 +34,7 @@ impl Running {
     /// Whether a fault can begin on this server beside those that run.
     fn admits(&self, fault: &Fault, at: usize) -> bool {
         self.0.iter().all(|&(other, of_other)| match (fault.place, other.place) {
+            _ if std::ptr::eq(fault, other) => false,
             (Place::Single, Place::Single) | (Place::Registry, Place::Registry | Place::Server) => false,
             (Place::Server, Place::Registry) => false,
             (Place::Server | Place::ServerAlone, Place::Server | Place::ServerAlone) => at != of_other,
@@ -58,8 +59,15 @@ impl Schedule<'_> {
                     if deck.is_empty() {
                         deck = self.shuffled(stage, &mut random);
                     }
-                    if let Some((card, at)) = draw(&deck, &running, stage, &mut random) {
-                        let fault = deck.remove(card);
+                    let mut drawn = draw(&mut deck, &running, stage, &mut random);
+                    if drawn.is_none() {
+                        // The faults of the deck wait for one that lasts for many minutes. Those that are about a
+                        // server alone delay none of them for long.
+                        let mut more = self.shuffled(stage, &mut random);
+                        more.retain(|fault| matches!(fault.place, Place::ServerAlone | Place::Single));
+                        drawn = draw(&mut more, &running, stage, &mut random);
+                    }
+                    if let Some((fault, at)) = drawn {
                         running.0.push((fault, at));
                         let end = end.clone();
                         scope.spawn(move || {
@@ -96,19 +104,21 @@ impl Schedule<'_> {
     }
 }
 
-/// The first fault that can begin now, and its server.
+/// Takes the first fault that can begin now from the deck. Returns it with its server.
 fn draw(
-    deck: &[&'static Fault],
+    deck: &mut Vec<&'static Fault>,
     running: &Running,
     stage: &Stage,
     random: &mut Random,
-) -> Option<(usize, usize)> {
+) -> Option<(&'static Fault, usize)> {
     let first = random.below(SERVERS as u64) as usize;
-    deck.iter()
+    let drawn = deck
+        .iter()
         .enumerate()
         .flat_map(|(card, fault)| (0..SERVERS).map(move |at| (card, fault, (first + at) % SERVERS)))
         .find(|(_, fault, at)| running.admits(fault, *at) && Scene::new(stage, fault, *at).can_begin())
-        .map(|(card, _, at)| (card, at))
+        .map(|(card, _, at)| (card, at));
+    drawn.map(|(card, at)| (deck.remove(card), at))
 }
 
 /// Runs a fault from its beginning to its end.
