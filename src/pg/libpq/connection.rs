@@ -75,6 +75,13 @@ impl Connection {
         }
     }
 
+    /// Returns whether a server has accepted the connection. Until then, reading from the socket would take the reason
+    /// of a failure away from libpq.
+    pub fn is_accepted(&self) -> bool {
+        // SAFETY: `handle` is valid until `self` is dropped.
+        unsafe { PQstatus(self.handle.as_ptr()) != ConnStatusType::CONNECTION_STARTED }
+    }
+
     /// Returns whether the server has sent data that libpq has not read yet.
     pub fn has_input(&self) -> bool {
         let mut byte = 0_u8;

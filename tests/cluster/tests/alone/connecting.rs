@@ -18,7 +18,7 @@ fn the_registry_is_the_second_of_the_hosts() {
         ("refuses", unused_port(), "", 4),
         ("says nothing", dead.port(), "", 10),
         ("says nothing, for a short time", dead.port(), "connect_timeout=2", 7),
-        ("standby", to_standby.port(), "target_session_attrs=read-write", 4),
+        ("standby", to_standby.port(), "", 4),
     ];
     let servers: Vec<Cluster> = cases
         .iter()
@@ -38,7 +38,15 @@ fn the_registry_is_the_second_of_the_hosts() {
         println!("{case}: first ID after {time:?}");
         assert!(time < Duration::from_secs(*seconds), "{case}: {time:?}");
     }
-    // The list does not ask for a primary. The reply of the standby makes the server try the next host.
-    let lost = fleet.server_by(to_standby.connection_string()).start();
-    wait_for_error(&lost, "cannot use the registry on a standby");
+    // The reasons for which no host can be used.
+    let any_session = format!("{} target_session_attrs=any", to_standby.connection_string());
+    let refused = format!("host=127.0.0.1 port={} user=fleet dbname=postgres", unused_port());
+    for (string, reason) in [
+        (to_standby.connection_string(), "session is read-only"),
+        (any_session, "cannot use the registry on a standby"),
+        (refused, "Connection refused"),
+    ] {
+        let lost = fleet.server_by(string).start();
+        wait_for_error(&lost, reason);
+    }
 }

@@ -143,7 +143,7 @@ fn client_of(server: &Cluster, stop: &AtomicBool) -> Given {
 /// Tells programs and servers the addresses of the registry.
 fn tell(world: &World, pair: &Pair, servers: &[Cluster]) {
     let hosts = format!("host={},{}", pair.primary.host().display(), pair.standby.host().display());
-    let string = format!("{hosts} user=fleet dbname=postgres target_session_attrs=read-write");
+    let string = format!("{hosts} user=fleet dbname=postgres");
     for server in servers {
         server.configure(&[("snowflake_id.registry", &string)]);
         // The server may be down.
