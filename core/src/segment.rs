@@ -170,7 +170,7 @@ struct Apart(AtomicU64);
 /// lines. Therefore the ranges stay in a processor's cache when its exchange of the word fails.
 #[derive(Debug)]
 pub struct Segment {
-    /// `generation << 40 | offset`. Callers write the word by a compare-and-exchange.
+    /// `generation << 40 | offset`. All processes write the word by a compare-and-exchange.
     word: Apart,
     /// The generation of the newest range. Only the writer of the segment changes the generation. Accesses
     /// use Release and Acquire, so a process that sees a generation also sees its range.
@@ -254,27 +254,33 @@ impl Segment {
     }
 
     /// Takes all numbers that are left, and returns them as ranges in ascending order, including ranges that have
-    /// ended. Only the segment's single writer may call this function, because the loop ends only if no range is
-    /// added meanwhile.
+    /// ended. Only the segment's single writer may call this function.
+    ///
+    /// A single exchange takes all of them. If the ranges were emptied one after the other, a caller could take a number
+    /// of a later range meanwhile. When the drained numbers are published again, it would then get lower numbers.
     pub fn drain(&self) -> Vec<Range> {
-        let mut drained = vec![];
+        let newest = self.newest.load(Ordering::Relaxed);
+        let end = newest << OFFSET_BITS | self.range_words(newest).range().count;
         loop {
             let word = self.word.0.load(Ordering::Acquire);
-            let (generation, offset) = split(word);
-            let range = self.range_words(generation).range();
-            let left = range.count.saturating_sub(offset);
-            if left == 0 {
-                match self.go_on(word, generation, 0) {
-                    Ok(()) => continue,
-                    Err(Dry) => return drained,
+            let (mut generation, mut offset) = split(word);
+            let mut drained = vec![];
+            loop {
+                let range = self.range_words(generation).range();
+                let count = range.count.saturating_sub(offset);
+                if count > 0 {
+                    let first = range.first + offset as i64 * range.increment;
+                    drained.push(Range { first, count, ..range });
                 }
+                if generation == newest {
+                    break;
+                }
+                (generation, offset) = (after(generation), 0);
             }
-            let exchanged =
-                self.word.0.compare_exchange(word, word + left, Ordering::AcqRel, Ordering::Relaxed);
-            if exchanged.is_ok() {
-                self.unused.fetch_add(left, Ordering::Relaxed);
-                let first = range.first + offset as i64 * range.increment;
-                drained.push(Range { first, count: left, ..range });
+            if self.word.0.compare_exchange(word, end, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                let count = drained.iter().map(|range| range.count).sum();
+                self.unused.fetch_add(count, Ordering::Relaxed);
+                return drained;
             }
         }
     }
