@@ -63,6 +63,8 @@ pub fn reset(
         if !claim() {
             return Ok(Err(None));
         }
+        // From here on, the reset may be durable even if it does not end: the next start may then begin lower.
+        pgrx::log!("snowflake_id: resetting the horizon to the current time for {}", lease.identity);
         shared.shutdown_horizons();
         server_status.keeper.set_closed(Closed::Problem);
         let floor_us = clock::clock_us().max(lease.from_us);

@@ -38,7 +38,8 @@ pub enum Request {
 pub enum Answer {
     /// The request was carried out, durably.
     Done = 0,
-    /// The request was not carried out. The keeper's report contains the reason.
+    /// The request was not carried out. The keeper's report contains the reason. If the server is being stopped, a reset may
+    /// take effect at the next start.
     Failed = 1,
     /// The request was refused because IDs are being issued under the identity.
     IdentityInUse = 2,

@@ -160,7 +160,7 @@ fn a_reset_after_the_extension_was_created_again() {
 /// reinitialized. The reset can then be requested again.
 #[test]
 fn a_reset_that_was_cut_short() {
-    for is_crash in [false, true] {
+    for end in ["the keeper", "a backend", "the server"] {
         let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
         let mut all = ids(&mut cluster.connect(), TAKE);
         cluster.stop_server("fast");
@@ -180,12 +180,19 @@ fn a_reset_that_was_cut_short() {
             &mut client,
             "SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper' AND wait_event = 'SyncRep'",
         );
-        if is_crash {
-            cluster.crash_a_backend();
-            client = cluster.connect();
-        } else {
-            client.execute("SELECT pg_terminate_backend($1)", &[&pid]).unwrap();
+        match end {
+            "the keeper" => drop(client.execute("SELECT pg_terminate_backend($1)", &[&pid]).unwrap()),
+            "a backend" => {
+                cluster.crash_a_backend();
+                client = cluster.connect();
+            }
+            _ => {
+                cluster.restart("fast");
+                client = cluster.connect();
+            }
         }
+        assert!(cluster.log().contains("resetting the horizon to the current time for worker ID 9"));
+        assert!(!cluster.log().contains("the horizon was reset"));
         cluster.change_for(&mut client, "synchronous_standby_names", "");
         eventually("the next keeper", || {
             let next = background_pid(&cluster, "snowflake_id keeper");
