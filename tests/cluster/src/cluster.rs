@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -300,8 +301,20 @@ impl Cluster {
 
     /// The whole log of the server.
     pub fn log(&self) -> String {
+        self.log_between(&(0..u64::MAX))
+    }
+
+    /// The part of the log between two positions, in bytes.
+    pub fn log_between(&self, positions: &Range<u64>) -> String {
         // There is no log before the first start.
-        fs::read_to_string(self.log_file()).unwrap_or_default()
+        let log = fs::read(self.log_file()).unwrap_or_default();
+        let [from, to] = [positions.start, positions.end].map(|at| log.len().min(at as usize));
+        String::from_utf8_lossy(&log[from..to]).into_owned()
+    }
+
+    /// The length of the log, in bytes.
+    pub fn log_length(&self) -> u64 {
+        fs::metadata(self.log_file()).map_or(0, |file| file.len())
     }
 
     /// The data directory.

@@ -1,5 +1,6 @@
 //! The load: clients that insert rows on every server all the time, and a ledger of everything that they were given.
 
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -25,15 +26,26 @@ struct Inner {
     gaps: Vec<(f64, f64)>,
     /// The last error of a client.
     error: String,
+    /// The highest value, and the length of the server's log before the value was requested.
+    highest: (i64, u64),
 }
 
 impl Flow {
     pub fn new(began: Instant) -> Flow {
-        let inner = Inner { last: began, per_second: Vec::new(), gaps: Vec::new(), error: String::new() };
+        let inner = Inner {
+            last: began,
+            per_second: Vec::new(),
+            gaps: Vec::new(),
+            error: String::new(),
+            highest: (0, 0),
+        };
         Flow { began, inner: Mutex::new(inner) }
     }
 
-    fn note(&self, count: usize) {
+    /// Notes the values of a call, and whether some of them are lower than expected, so that
+    /// the next values are compared with them. `log_from` is the length of the server's log before the call.
+    fn note(&self, values: &[i64], are_lower: bool, log_from: u64) {
+        let Some(&last_value) = values.last() else { return };
         let now = Instant::now();
         let since = |instant: Instant| (instant - self.began).as_secs_f64();
         let mut inner = self.inner.lock().unwrap();
@@ -46,7 +58,10 @@ impl Flow {
         if inner.per_second.len() <= second {
             inner.per_second.resize(second + 1, 0);
         }
-        inner.per_second[second] += count as u32;
+        inner.per_second[second] += values.len() as u32;
+        if are_lower || last_value > inner.highest.0 {
+            inner.highest = (last_value, log_from);
+        }
     }
 
     /// When values last came.
@@ -77,8 +92,15 @@ pub struct Taken {
     pub server: usize,
     pub kind: Kind,
     pub values: Vec<i64>,
-    /// The values that were not above the value before them in the same session, each after that value.
-    pub out_of_order: Vec<(i64, i64)>,
+    pub out_of_order: Vec<OutOfOrder>,
+}
+
+/// A value that is not above a value that any client of the same server had when the call began.
+pub struct OutOfOrder {
+    pub before: i64,
+    pub after: i64,
+    /// What the server has logged meanwhile, as positions in its log.
+    pub log: Range<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,23 +129,31 @@ pub fn insert(cluster: &Cluster, server: usize, kind: Kind, flow: &Flow, stop: &
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let from = taken.values.len();
         while !stop.load(Ordering::Relaxed) && !client.is_closed() {
-            take(&mut client, insert, flow, &mut taken.values);
+            take(cluster, &mut client, insert, flow, &mut taken);
             thread::sleep(Duration::from_millis(20));
         }
-        let pairs = taken.values[from..].windows(2).filter(|pair| pair[0] >= pair[1]);
-        taken.out_of_order.extend(pairs.map(|pair| (pair[0], pair[1])));
     }
     taken
 }
 
 /// Runs a query for values, and notes them or the error.
-fn take(client: &mut Client, query: &str, flow: &Flow, values: &mut Vec<i64>) {
+fn take(cluster: &Cluster, client: &mut Client, query: &str, flow: &Flow, taken: &mut Taken) {
+    let log_from = cluster.log_length();
+    let (mut before, log_of_highest) = flow.inner.lock().unwrap().highest;
     match client.query(query, &[]) {
         Ok(rows) => {
-            values.extend(rows.iter().map(|row| row.get::<_, i64>(0)));
-            flow.note(rows.len());
+            let values: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+            let known = taken.out_of_order.len();
+            for &after in &values {
+                if after <= before {
+                    let log = log_of_highest..cluster.log_length();
+                    taken.out_of_order.push(OutOfOrder { before, after, log });
+                }
+                before = after;
+            }
+            flow.note(&values, taken.out_of_order.len() > known, log_from);
+            taken.values.extend(values);
         }
         Err(error) => flow.inner.lock().unwrap().error = text(&error),
     }
@@ -136,7 +166,7 @@ pub struct Comparison {
     pub numbers: usize,
     pub repeats: usize,
     pub out_of_order: usize,
-    /// IDs that were lower than the ID before them in the same session, because the server has reset its horizon.
+    /// IDs that were lower than an earlier ID of the server, because the server has reset its horizon.
     pub after_reset: usize,
     /// Values that a client was given, and whose committed row is not in the table of its server.
     pub lost_rows: usize,
@@ -146,13 +176,10 @@ pub struct Comparison {
 pub const NO_ROWS: usize = usize::MAX;
 
 /// Returns whether the server has reset its horizon between two IDs. It then has another worker ID, and its log says so.
-fn is_after_reset(server: Option<&&Cluster>, before: i64, after: i64) -> bool {
+fn is_after_reset(server: &Cluster, pair: &OutOfOrder) -> bool {
     let worker = |id: i64| (id >> 12) & 1023;
-    worker(before) != worker(after)
-        && server.is_some_and(|server| {
-            let reset = format!("the horizon was reset to the current time for worker ID {}", worker(after));
-            server.log().contains(&reset)
-        })
+    worker(pair.before) != worker(pair.after)
+        && server.log_between(&pair.log).contains("the horizon was reset to the current time")
 }
 
 /// Compares what all clients were given, and the rows of all servers.
@@ -169,15 +196,19 @@ pub fn compare(taken: &[Taken], servers: &[&Cluster]) -> Comparison {
             _ => result.ids += told.len(),
         }
         for taken in of_kind() {
-            for &(before, after) in &taken.out_of_order {
-                if kind == Kind::Ids && is_after_reset(servers.get(taken.server), before, after) {
+            for pair in &taken.out_of_order {
+                let server = servers[taken.server];
+                if kind == Kind::Ids && is_after_reset(server, pair) {
                     result.after_reset += 1;
                     continue;
                 }
                 result.out_of_order += 1;
                 println!(
-                    "out of order: {kind:?} of server {}: {after} came after {before}",
-                    taken.server + 1
+                    "out of order: {kind:?} of server {}: {} came after {}; meanwhile, the server logged:\n{}",
+                    taken.server + 1,
+                    pair.after,
+                    pair.before,
+                    server.log_between(&pair.log)
                 );
             }
         }

@@ -85,7 +85,7 @@ impl Report<'_> {
             ("IDs", ids.to_string()),
             ("numbers of segments", numbers.to_string()),
             ("repeats", repeats.to_string()),
-            ("out of order in their session", out_of_order.to_string()),
+            ("out of order on their server", out_of_order.to_string()),
             ("lower after a reset of the horizon", after_reset.to_string()),
             ("committed rows that are missing", lost_rows.to_string()),
         ];
