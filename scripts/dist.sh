@@ -7,5 +7,5 @@ cd "$(dirname "$0")/.."
 name=snowflake_id-$(extension_version)
 mkdir -p dist
 rm -f "dist/$name.zip"
-git archive --format=zip --prefix="$name/" --output="dist/$name.zip" HEAD
+in_clone archive --format=zip --prefix="$name/" --output="dist/$name.zip" HEAD
 echo "dist/$name.zip"

@@ -26,8 +26,9 @@ install_packages umoci
 
 image_dir=$(realpath -m "${IMAGE_DIR:-target/image}")
 architecture=$(dpkg --print-architecture)
+release=$(release_version)
 # shellcheck source=/dev/null
-name=snowflake-id-$(release_version)-$major-$(. /etc/os-release && echo "$VERSION_CODENAME")
+name=snowflake-id-${release/+/_}-$major-$(. /etc/os-release && echo "$VERSION_CODENAME")
 SOURCE_DATE_EPOCH=$(source_date_epoch)
 instant=$(date --utc --date "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
 
@@ -53,7 +54,7 @@ umoci config --image "$layout:$name" --no-history --os linux --architecture "$ar
     --config.user 65532:65532 \
     --config.label org.opencontainers.image.title=snowflake_id \
     --config.label org.opencontainers.image.description="64-bit IDs for a fleet of PostgreSQL $major servers" \
-    --config.label org.opencontainers.image.version="$(release_version)" \
+    --config.label org.opencontainers.image.version="$release" \
     --config.label org.opencontainers.image.licenses=PostgreSQL \
     --config.label org.opencontainers.image.created="$instant"
 umoci insert --image "$layout:$name" --uid-map "0:$(id -u):1" --gid-map "0:$(id -g):1" --history.created "$instant" \

@@ -186,20 +186,39 @@ install_node() {
     quietly npm ci --prefix "$1" --ignore-scripts --no-audit --no-fund && cp "$versions" "$versions.installed"
 }
 
+# Runs git in this clone, even if the clone belongs to another user.
+in_clone() { git -c safe.directory="$PWD" "$@"; }
+
 # Prints the time of the commit, which is used for all times in a package, so that builds are reproducible. In an
-# archive for PGXN, which is not a clone, the files have the time of the commit.
+# archive, which is not a clone, the files have the time of the commit.
 source_date_epoch() {
-    echo "${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat --format=%Y META.json)}"
+    if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then
+        echo "$SOURCE_DATE_EPOCH"
+    elif [ -e .git ]; then
+        in_clone log -1 --format=%ct
+    else
+        stat --format=%Y META.json
+    fi
 }
 
 # Prints the version of the extension.
 extension_version() { sed -n 's/^    "version": "\(.*\)",$/\1/p' META.json; }
 
-# Prints the version of the release: that of the extension, or that of a candidate, such as 0.1.0-rc.1, if the commit has
-# the tag of one.
+# Prints the version of this build: 0.1.0-rc.1 or 0.1.0 at the tag of a candidate or a release, and 0.1.0-rc.1+3.gd1e8238
+# three commits later, which sorts before the next candidate. If there is no such tag before the commit, the version is
+# 0.1.0-dev+0.gd1e8238, which sorts before all candidates. SNOWFLAKE_ID_VERSION overrides the version.
 release_version() {
-    local version tag
+    local version described
     version=$(extension_version)
-    tag=$(git describe --exact-match --match "v$version-rc.*" 2>/dev/null || true)
-    if [ -n "$tag" ]; then echo "${tag#v}"; else echo "$version"; fi
+    if [ -n "${SNOWFLAKE_ID_VERSION:-}" ]; then
+        described=$SNOWFLAKE_ID_VERSION
+    elif [ -e .git ]; then
+        described=$(in_clone describe --tags --match "v$version" --match "v$version-rc.*" 2>/dev/null) ||
+            described=v$version-dev-0-g$(in_clone rev-parse --short HEAD) || return
+    else
+        # "git archive" has replaced the contents of the file.
+        described=$(cat packaging/archived-version)
+        [[ $described == "v$version"* ]] || described=v$version-dev
+    fi
+    sed -E 's/^v//; s/-([0-9]+)-g([0-9a-f]+)$/+\1.g\2/' <<<"$described"
 }

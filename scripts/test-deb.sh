@@ -48,7 +48,7 @@ if [ -n "${FULL:-}" ]; then
     rm -rf "$elsewhere"
     mkdir -p "$elsewhere"
     git ls-files -z | xargs -0 cp --parents --target-directory "$elsewhere"
-    SOURCE_DATE_EPOCH=$(source_date_epoch) DEB_DIR=$elsewhere/target/deb "$elsewhere/scripts/deb.sh" >/dev/null
+    SNOWFLAKE_ID_VERSION=$(release_version) SOURCE_DATE_EPOCH=$(source_date_epoch) DEB_DIR=$elsewhere/target/deb "$elsewhere/scripts/deb.sh" >/dev/null
     same_bytes "$elsewhere/target/deb" "compiled elsewhere"
     rm -rf "${elsewhere%/*}"
 fi

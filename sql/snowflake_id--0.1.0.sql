@@ -556,7 +556,8 @@ COMMENT ON COLUMN snowflake_worker.created_at IS 'time at which the row was inse
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_worker', '');
 
 -- The keeper reads only the rows in its own database.
-CREATE FUNCTION snowflake_worker_check() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION snowflake_worker_check() RETURNS trigger
+    VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_catalog.current_setting('snowflake_id.database', true) OPERATOR(pg_catalog.<>) pg_catalog.current_database() THEN
         RAISE EXCEPTION 'the worker IDs of this server are not stored in database "%"', pg_catalog.current_database()
@@ -572,7 +573,8 @@ COMMENT ON FUNCTION snowflake_worker_check() IS 'rejects rows of snowflake_worke
 CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worker
     FOR EACH ROW EXECUTE FUNCTION snowflake_worker_check();
 
-CREATE FUNCTION snowflake_internal.store_history() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';
+CREATE FUNCTION snowflake_internal.store_history() RETURNS void
+    VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';
 COMMENT ON FUNCTION snowflake_internal.store_history() IS
     'stores the history that the server still has in memory; warns if the server cannot issue IDs; called by CREATE EXTENSION';
 
@@ -1420,7 +1422,7 @@ BEGIN
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
             USING DETAIL = 'After the statements have been executed, inserting a row without an explicit ID would fail on this server.',
-                  HINT = 'Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.';
+                  HINT = 'Add snowflake_id to shared_preload_libraries, and restart the server. SHOW shared_preload_libraries returns the libraries to keep.';
     END IF;
 
     -- Check whether max_value of the segment fits into the column, if the caller is allowed to see max_value.
@@ -2450,7 +2452,7 @@ BEGIN
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
             USING DETAIL = 'The procedure would fail on this server, because it cannot generate IDs.',
-                  HINT = 'Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.';
+                  HINT = 'Add snowflake_id to shared_preload_libraries, and restart the server. SHOW shared_preload_libraries returns the libraries to keep.';
     END IF;
 
     SELECT string_agg(obstacle, E'\n' ORDER BY obstacle COLLATE "C") AS obstacles,
@@ -2661,7 +2663,7 @@ CREATE FUNCTION snowflake_create_partitions_plan(
     parent regclass, start timestamptz, stop timestamptz, step interval, layout text, for_execution boolean
 ) RETURNS TABLE (
     partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, statement text
-) VOLATILE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+) VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     most_partitions CONSTANT int := 10000;
     name_bytes CONSTANT int := current_setting('max_identifier_length');
@@ -2885,7 +2887,7 @@ CREATE FUNCTION snowflake_create_partitions(
     layout text DEFAULT NULL, dry_run boolean DEFAULT false
 ) RETURNS TABLE (
     partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, created boolean, statement text
-) VOLATILE LANGUAGE plpgsql AS $$
+) VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     FOR partition, since, before, from_id, to_id, statement IN
         SELECT * FROM @extschema@.snowflake_create_partitions_plan(parent, start, stop, step, layout, NOT dry_run)
@@ -3204,7 +3206,7 @@ COMMENT ON TRIGGER changed ON snowflake_internal.segment_grant IS
     'makes all sessions read the table again';
 
 -- An administrator who is not a superuser needs only EXECUTE on these functions. They run with the privileges of their
--- owner, a superuser, so all names in them are qualified. A row of a role that was dropped has no effect, and is removed.
+-- owner, a superuser, so all names in them are qualified.
 CREATE FUNCTION snowflake_grant_segment(name text, role regrole) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -3219,6 +3221,7 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = pg_catalog.format('The name has %s bytes. It must have 1 to 255 bytes.', bytes);
     END IF;
+    -- The row of a dropped role has no effect.
     DELETE FROM snowflake_internal.segment_grant AS g
     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid OPERATOR(pg_catalog.=) g.role);
     INSERT INTO snowflake_internal.segment_grant AS g (role, names)
@@ -3233,6 +3236,9 @@ COMMENT ON FUNCTION snowflake_grant_segment(text, regrole) IS
 CREATE FUNCTION snowflake_revoke_segment(name text, role regrole) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
 BEGIN
+    IF snowflake_revoke_segment.name IS NULL OR snowflake_revoke_segment.role IS NULL THEN
+        RAISE EXCEPTION 'name and role must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
     UPDATE snowflake_internal.segment_grant AS g
     SET names = pg_catalog.array_remove(g.names, snowflake_revoke_segment.name)
     WHERE g.role OPERATOR(pg_catalog.=) snowflake_revoke_segment.role;
@@ -3248,11 +3254,15 @@ COMMENT ON FUNCTION snowflake_revoke_segment(text, regrole) IS
     'takes a segment back from a role; the role stays limited to its other segments';
 
 CREATE FUNCTION snowflake_grant_all_segments(role regrole) RETURNS void
-    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
-BEGIN ATOMIC
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
+BEGIN
+    IF snowflake_grant_all_segments.role IS NULL THEN
+        RAISE EXCEPTION 'role must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
     DELETE FROM snowflake_internal.segment_grant AS g
     WHERE g.role OPERATOR(pg_catalog.=) snowflake_grant_all_segments.role;
-END;
+END
+$$;
 COMMENT ON FUNCTION snowflake_grant_all_segments(regrole) IS
     'allows a role to take numbers of all segments again, as by default';
 

@@ -85,6 +85,7 @@ pub enum Error {
     /// An administrator cannot choose the identity if a registry is set.
     IdentityIsLeased,
     NoIdentityToReset,
+    NullDatacenter,
     WaitTooLong {
         layout: Layout,
         wait: Duration,
@@ -347,7 +348,7 @@ impl Error {
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "snowflake_id is not in shared_preload_libraries",
                 "IDs are issued from shared memory, which only a preloaded library can allocate. IDs can be decoded without preloading the library.",
-                "Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.",
+                "Add snowflake_id to shared_preload_libraries, and restart the server. SHOW shared_preload_libraries returns the libraries to keep.",
             ),
             Error::NoWorkerId { database, node_name } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -520,6 +521,9 @@ impl Error {
                 "snowflake_advance() was called, or the history of this server is unknown. Therefore, IDs with the current time cannot be issued under any worker ID.",
                 "Wait until the time that this query shows: SELECT resumes_at FROM snowflake_status;",
             ),
+            Error::NullDatacenter => {
+                texts(ERRCODE_NULL_VALUE_NOT_ALLOWED, "datacenter_id must not be null", "", "")
+            }
             Error::NoIdentityToReset => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "a worker ID must be specified while snowflake_id.registry is not set",
@@ -1032,11 +1036,12 @@ fn literal(text: &str) -> String {
 
 /// Formats a duration for messages. The duration is rounded up.
 pub fn duration(time: Duration) -> String {
-    const SECONDS_PER_DAY: u64 = 86_400;
-    match time.as_micros().div_ceil(1_000) {
+    const SECONDS_PER_DAY: u128 = 86_400;
+    let seconds = time.as_nanos().div_ceil(1_000_000_000);
+    match time.as_nanos().div_ceil(1_000_000) {
         milliseconds @ ..100_000 => format!("{milliseconds} ms"),
-        _ if time.as_secs() < 2 * SECONDS_PER_DAY => format!("{} s", time.as_secs() + 1),
-        _ => format!("{} days", time.as_secs() / SECONDS_PER_DAY + 1),
+        _ if seconds < 2 * SECONDS_PER_DAY => format!("{seconds} s"),
+        _ => format!("{} days", seconds.div_ceil(SECONDS_PER_DAY)),
     }
 }
 

@@ -10,7 +10,7 @@
 //! | [`wait_event`] | the wait events that `pg_stat_activity` shows for our processes |
 //! | [`pg`] | interfaces to PostgreSQL's C code, independent of this extension |
 //! | [`shared`] | the state in shared memory, and which process may read or write it |
-//! | [`generate`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_currval` |
+//! | [`generate`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_block`, `snowflake_currval` |
 //! | [`defaults`] | calls in defaults of columns: `COPY` in bulk, the privileges of the table's owner |
 //! | [`adopt`] | the trigger that fills the new columns of `snowflake_adopt_online` |
 //! | [`watermark`] | `snowflake_watermark`: an ID below which no row can appear any more |

@@ -12,6 +12,9 @@ use crate::segment::{NEVER_ENDS, Range};
 
 /// The maximum number of requests in a call. The registry has the same limit.
 pub const MOST_REQUESTS: usize = 64;
+/// A clock of the registry farther than this from 1970 is not valid, in microseconds. Differences of clocks then never
+/// overflow.
+const FARTHEST_CLOCK_US: u64 = 1 << 61;
 /// The interval between reports before the registry has specified an interval.
 pub const REPORT_EVERY: Duration = Duration::from_secs(60);
 const SHORTEST_REPORT_EVERY: Duration = Duration::from_millis(100);
@@ -210,7 +213,9 @@ impl Answer {
         let first = rows.first().ok_or_else(not_understood)?;
         let mut answer = Answer {
             registry_id: text(first, 11).and_then(|text| text.parse().ok()),
-            clock_us: number(first, 12).ok_or_else(not_understood)?,
+            clock_us: number(first, 12)
+                .filter(|clock_us| clock_us.unsigned_abs() < FARTHEST_CLOCK_US)
+                .ok_or_else(not_understood)?,
             report_every_us: number(first, 15),
             server_started_us: number(first, 17),
             is_foreign: text(first, 2) == Some("foreign"),

@@ -212,7 +212,7 @@ BEGIN
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
             USING DETAIL = 'After the statements have been executed, inserting a row without an explicit ID would fail on this server.',
-                  HINT = 'Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.';
+                  HINT = 'Add snowflake_id to shared_preload_libraries, and restart the server. SHOW shared_preload_libraries returns the libraries to keep.';
     END IF;
 
     -- Check whether max_value of the segment fits into the column, if the caller is allowed to see max_value.

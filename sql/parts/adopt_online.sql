@@ -77,7 +77,7 @@ BEGIN
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
             USING DETAIL = 'The procedure would fail on this server, because it cannot generate IDs.',
-                  HINT = 'Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.';
+                  HINT = 'Add snowflake_id to shared_preload_libraries, and restart the server. SHOW shared_preload_libraries returns the libraries to keep.';
     END IF;
 
     SELECT string_agg(obstacle, E'\n' ORDER BY obstacle COLLATE "C") AS obstacles,

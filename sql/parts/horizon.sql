@@ -62,7 +62,8 @@ COMMENT ON COLUMN snowflake_worker.created_at IS 'time at which the row was inse
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_worker', '');
 
 -- The keeper reads only the rows in its own database.
-CREATE FUNCTION snowflake_worker_check() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION snowflake_worker_check() RETURNS trigger
+    VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_catalog.current_setting('snowflake_id.database', true) OPERATOR(pg_catalog.<>) pg_catalog.current_database() THEN
         RAISE EXCEPTION 'the worker IDs of this server are not stored in database "%"', pg_catalog.current_database()
@@ -78,6 +79,7 @@ COMMENT ON FUNCTION snowflake_worker_check() IS 'rejects rows of snowflake_worke
 CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worker
     FOR EACH ROW EXECUTE FUNCTION snowflake_worker_check();
 
-CREATE FUNCTION snowflake_internal.store_history() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';
+CREATE FUNCTION snowflake_internal.store_history() RETURNS void
+    VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';
 COMMENT ON FUNCTION snowflake_internal.store_history() IS
     'stores the history that the server still has in memory; warns if the server cannot issue IDs; called by CREATE EXTENSION';

@@ -16,7 +16,7 @@ CREATE FUNCTION snowflake_create_partitions_plan(
     parent regclass, start timestamptz, stop timestamptz, step interval, layout text, for_execution boolean
 ) RETURNS TABLE (
     partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, statement text
-) VOLATILE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+) VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     most_partitions CONSTANT int := 10000;
     name_bytes CONSTANT int := current_setting('max_identifier_length');
@@ -240,7 +240,7 @@ CREATE FUNCTION snowflake_create_partitions(
     layout text DEFAULT NULL, dry_run boolean DEFAULT false
 ) RETURNS TABLE (
     partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, created boolean, statement text
-) VOLATILE LANGUAGE plpgsql AS $$
+) VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     FOR partition, since, before, from_id, to_id, statement IN
         SELECT * FROM @extschema@.snowflake_create_partitions_plan(parent, start, stop, step, layout, NOT dry_run)

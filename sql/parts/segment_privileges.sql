@@ -30,7 +30,7 @@ COMMENT ON TRIGGER changed ON snowflake_internal.segment_grant IS
     'makes all sessions read the table again';
 
 -- An administrator who is not a superuser needs only EXECUTE on these functions. They run with the privileges of their
--- owner, a superuser, so all names in them are qualified. A row of a role that was dropped has no effect, and is removed.
+-- owner, a superuser, so all names in them are qualified.
 CREATE FUNCTION snowflake_grant_segment(name text, role regrole) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -45,6 +45,7 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = pg_catalog.format('The name has %s bytes. It must have 1 to 255 bytes.', bytes);
     END IF;
+    -- The row of a dropped role has no effect.
     DELETE FROM snowflake_internal.segment_grant AS g
     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid OPERATOR(pg_catalog.=) g.role);
     INSERT INTO snowflake_internal.segment_grant AS g (role, names)
@@ -59,6 +60,9 @@ COMMENT ON FUNCTION snowflake_grant_segment(text, regrole) IS
 CREATE FUNCTION snowflake_revoke_segment(name text, role regrole) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
 BEGIN
+    IF snowflake_revoke_segment.name IS NULL OR snowflake_revoke_segment.role IS NULL THEN
+        RAISE EXCEPTION 'name and role must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
     UPDATE snowflake_internal.segment_grant AS g
     SET names = pg_catalog.array_remove(g.names, snowflake_revoke_segment.name)
     WHERE g.role OPERATOR(pg_catalog.=) snowflake_revoke_segment.role;
@@ -74,10 +78,14 @@ COMMENT ON FUNCTION snowflake_revoke_segment(text, regrole) IS
     'takes a segment back from a role; the role stays limited to its other segments';
 
 CREATE FUNCTION snowflake_grant_all_segments(role regrole) RETURNS void
-    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
-BEGIN ATOMIC
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
+BEGIN
+    IF snowflake_grant_all_segments.role IS NULL THEN
+        RAISE EXCEPTION 'role must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
     DELETE FROM snowflake_internal.segment_grant AS g
     WHERE g.role OPERATOR(pg_catalog.=) snowflake_grant_all_segments.role;
-END;
+END
+$$;
 COMMENT ON FUNCTION snowflake_grant_all_segments(regrole) IS
     'allows a role to take numbers of all segments again, as by default';

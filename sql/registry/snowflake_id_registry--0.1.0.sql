@@ -540,7 +540,7 @@ COMMENT ON FUNCTION snowflake_registry.in_words(timestamptz) IS 'formats a time 
 CREATE FUNCTION snowflake_registry.server_in_words(node_name text, host text, port int) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN node_name IS NULL THEN 'a server without a name' ELSE '"' || node_name || '"' END
-    || CASE WHEN host IS NULL THEN '' ELSE ' (' || host || coalesce(':' || port, '') || ')' END;
+    || CASE WHEN host IS NULL THEN '' ELSE ' (' || host || coalesce(':' || port::text, '') || ')' END;
 COMMENT ON FUNCTION snowflake_registry.server_in_words(text, text, int) IS 'formats the name and the address of a server for messages';
 
 CREATE FUNCTION snowflake_registry.name_in_words(name text) RETURNS text
@@ -810,15 +810,15 @@ COMMENT ON FUNCTION snowflake_registry.signed(text) IS 'appends the HMAC-SHA256 
 
 CREATE FUNCTION snowflake_registry.mark_of(lease_id uuid) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN left(encode(sha256(convert_to(lease_id::text, 'UTF8')), 'hex'), 16);
+RETURN left(encode(sha256(lease_id::text::bytea), 'hex'), 16);
 COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'hash that identifies a lease without revealing the ID of the lease';
 
 -- The last part of each token.
 CREATE FUNCTION snowflake_registry.requests_in_token(settings snowflake_registry.settings) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN concat_ws(':', coalesce(settings.requests[cardinality(settings.requests)], ''), CASE
+RETURN coalesce(settings.requests[cardinality(settings.requests)], '') || ':' || CASE
     WHEN settings.frozen_until IS NULL THEN ''
-    ELSE coalesce(snowflake_registry.microseconds(settings.frozen_until)::text, 'infinity') END);
+    ELSE coalesce(snowflake_registry.microseconds(settings.frozen_until)::text, 'infinity') END;
 COMMENT ON FUNCTION snowflake_registry.requests_in_token(snowflake_registry.settings) IS
     'last request of an administrator and the time until which the registry is frozen, as the last part of a token';
 
@@ -1487,6 +1487,9 @@ BEGIN
         FROM snowflake_registry.lease AS lease
         WHERE lease.datacenter_id = acquire.datacenter_id
     ),
+    -- NOT IN with a subquery builds a hash table once. A search of the array for each candidate would take a second for
+    -- the longest list, while all other calls wait.
+    --
     -- The lowest identity that was never granted is first_worker, the pin, or the successor of a known or refused
     -- identity.
     never_given AS (
@@ -1501,14 +1504,14 @@ BEGIN
         ) AS candidate
         WHERE candidate.worker_id BETWEEN lowest AND highest
           AND candidate.worker_id = coalesce(acquire.pin, candidate.worker_id)
-          AND candidate.worker_id <> ALL (refused)
+          AND candidate.worker_id NOT IN (SELECT element FROM unnest(refused) AS element)
           AND candidate.worker_id NOT IN (SELECT known.worker_id FROM known)
     )
     SELECT * INTO free
     FROM (SELECT * FROM known UNION ALL SELECT * FROM never_given) AS candidate
     WHERE candidate.worker_id BETWEEN lowest AND highest
       AND candidate.worker_id = coalesce(acquire.pin, candidate.worker_id)
-      AND candidate.worker_id <> ALL (refused) AND NOT candidate.is_reserved
+      AND candidate.worker_id NOT IN (SELECT element FROM unnest(refused) AS element) AND NOT candidate.is_reserved
     ORDER BY CASE WHEN candidate.free_from > moment THEN candidate.free_from ELSE '-infinity' END,
              coalesce(candidate.was_its_own, false) DESC,
              CASE WHEN candidate.was_its_own THEN candidate.renewed_at END DESC NULLS LAST,
@@ -1821,7 +1824,7 @@ COMMENT ON FUNCTION snowflake_registry.at_or_above(numeric, bigint, numeric) IS
 
 CREATE FUNCTION snowflake_registry.period_base(period_key bigint, digits int) RETURNS numeric
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN (period_key || repeat('0', digits))::numeric;
+RETURN (period_key::text || repeat('0', digits))::numeric;
 COMMENT ON FUNCTION snowflake_registry.period_base(bigint, int) IS 'prefix of a period followed by serial number 0';
 
 CREATE FUNCTION snowflake_registry.in_period(period_key bigint, digits int, start bigint, increment bigint,
@@ -1867,7 +1870,8 @@ COMMENT ON FUNCTION snowflake_registry.first_day(text, bigint) IS
 CREATE FUNCTION snowflake_registry.key_after(period text, period_key bigint) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN snowflake_registry.key_of_date(
-    period, snowflake_registry.first_day(period, period_key) + ('1 ' || period)::interval);
+    period, snowflake_registry.first_day(period, period_key) + make_interval(
+        years => (period = 'year')::int, months => (period = 'month')::int, days => (period = 'day')::int));
 COMMENT ON FUNCTION snowflake_registry.key_after(text, bigint) IS 'prefix of the next period';
 
 -- If clocks are set back at midnight or shortly after it, a day has two midnights, and AT TIME ZONE returns the
@@ -2349,6 +2353,9 @@ CREATE FUNCTION snowflake_registry.grant_all_segments(role regrole) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM snowflake_registry.begin_call();
+    IF role IS NULL THEN
+        RAISE EXCEPTION 'role must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
     DELETE FROM snowflake_registry.segment_privilege AS granted WHERE granted.role = grant_all_segments.role;
 END
 $$;
@@ -2678,6 +2685,9 @@ DECLARE
     taken record;
     last_end timestamptz;
 BEGIN
+    IF revoke_lease.worker_id IS NULL OR revoke_lease.datacenter_id IS NULL THEN
+        RAISE EXCEPTION 'worker_id and datacenter_id must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
     UPDATE snowflake_registry.lease AS lease SET lease_id = NULL, nonce = NULL
     WHERE lease.worker_id = revoke_lease.worker_id AND lease.datacenter_id = revoke_lease.datacenter_id
       AND lease.lease_id IS NOT NULL AND lease.used_until IS NULL
@@ -2760,7 +2770,8 @@ BEGIN
     IF until > registry.frozen_until THEN
         RAISE EXCEPTION 'the registry is already frozen until an earlier time'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = format('The registry is frozen until %s. Another registry may start at that time.', registry.frozen_until),
+                  DETAIL = format('The registry is frozen until %s. Another registry may start at that time.',
+                                  snowflake_registry.in_words(registry.frozen_until)),
                   HINT = 'If no other registry starts then: SELECT snowflake_registry.unfreeze();';
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = until;
@@ -3343,7 +3354,8 @@ COMMENT ON COLUMN snowflake_registry.status.last_datacenter IS
     'highest datacenter ID for which the registry grants worker IDs';
 COMMENT ON COLUMN snowflake_registry.status.state IS
     'state of the registry: not started, ready, quarantine (leases are renewed, but no new worker IDs are granted), or '
-    'frozen (no new worker IDs and no numbers are granted, and leases end at frozen_until)';
+    'frozen (no new worker IDs and no numbers are granted, and leases end at frozen_until), as of the last request; the '
+    'first request after a start, a failover or a restore may begin a quarantine';
 COMMENT ON COLUMN snowflake_registry.status.frozen_until IS
     'time beyond which a frozen registry extends no lease; NULL if the registry is not frozen';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_reason IS

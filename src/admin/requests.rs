@@ -58,7 +58,11 @@ fn snowflake_advance(floor: TimestampWithTimeZone) {
 /// Resets the horizon to the present, for an identity that this server has never used. With a registry, the
 /// registry selects the identity, and `worker_id` must be NULL.
 #[pg_extern(volatile, parallel_unsafe)]
-fn snowflake_reset_horizon(worker_id: default!(Option<i32>, "NULL"), datacenter_id: default!(i32, 0)) {
+fn snowflake_reset_horizon(
+    worker_id: default!(Option<i32>, "NULL"),
+    datacenter_id: default!(Option<i32>, 0),
+) {
+    let datacenter_id = datacenter_id.ok_or(Error::NullDatacenter).or_report();
     let identity = wanted_identity(worker_id, datacenter_id).or_report();
     if server::current_database() != Some(config::database()) {
         let database = config::database().to_string_lossy().into_owned();

@@ -18,6 +18,9 @@ use crate::error::Error;
 use crate::pg::encoding::guessed_utf8;
 use crate::pg::{server, setting};
 
+/// The version of the library, such as 0.1.0-rc.1. Between two tags, the version names the commit.
+pub const VERSION: &str = env!("SNOWFLAKE_ID_VERSION");
+
 /// Returns the layout of the session, or the error to report.
 #[inline]
 pub fn layout() -> Result<Layout, Error> {

@@ -22,6 +22,7 @@ pub static NODE_NAME: GucSetting<Option<CString>> = GucSetting::<Option<CString>
 pub static WARM_SEGMENTS: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 pub static MAX_SEGMENTS: GucSetting<i32> = GucSetting::<i32>::new(256);
 pub static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"postgres"));
+static VERSION: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(version()));
 
 /// The maximum of `max_ahead`: 1 h, in milliseconds.
 const MAX_MAX_AHEAD_MS: i32 = 3_600_000;
@@ -37,6 +38,14 @@ const MOST_CLOCK_OFFSET_MS: i32 = 60_000;
 pub const MOST_SEGMENTS: i32 = 65_536;
 /// The maximum of `sequence_spread`.
 const MOST_SPREAD: i32 = 65_535;
+
+/// Returns the version of the library, of which [`super::VERSION`] is the text.
+const fn version() -> &'static CStr {
+    match CStr::from_bytes_with_nul(concat!(env!("SNOWFLAKE_ID_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => panic!("SNOWFLAKE_ID_VERSION contains a NUL"),
+    }
+}
 
 /// Defines the settings. `on_change` is called after a change of a setting that affects the generator of a
 /// session. If the library was not preloaded, the settings that require a restart are not defined, because
@@ -62,6 +71,14 @@ pub fn define(on_change: fn()) {
             );
         }
     });
+    GucRegistry::define_string_guc(
+        c"snowflake_id.version",
+        c"Shows the version of the library that the server has loaded.",
+        c"After an upgrade of the package, the version changes when the server is restarted.",
+        &VERSION,
+        GucContext::Internal,
+        GucFlags::DISALLOW_IN_FILE,
+    );
     define_for_keeper();
     define_for_registry();
     define_int(

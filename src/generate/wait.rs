@@ -29,6 +29,7 @@ fn what_is_reported(server_status: &ServerStatus) -> String {
         return format!("The keeper reported: {error}.");
     }
     match server_status.wakeup.pid() {
+        None if server::is_single_user() => "Background workers do not run in single-user mode.".into(),
         None => "Background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes. If the clock was set back after the worker exited, PostgreSQL restarts the worker when the clock has passed the time of the exit, or when the server is restarted.".into(),
         Some(_) => "The keeper has not reported anything.".into(),
     }

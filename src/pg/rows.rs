@@ -1,7 +1,7 @@
 //! Reading and writing rows of locked relations without SQL. [`super::relation`] explains why this is necessary.
 //!
 //! A row is written **in place**: its bytes are replaced, the WAL records the change, and a rollback does not undo
-//! it. The relation therefore always has exactly one row, and VACUUM has nothing to do. A change is durable after the
+//! it. The relation therefore never loses a row, and VACUUM has nothing to do. A change is durable after the
 //! commit, because the commit flushes the WAL and waits for synchronous standbys. Other sessions see the change
 //! before the commit. A crash before the commit may undo the change together with all later writes.
 //!
@@ -9,8 +9,8 @@
 //!
 //! - The only writer is a worker that holds a lock on the relation. The lock also excludes commands that would give
 //!   the relation new files (VACUUM FULL, CLUSTER, REFRESH, TRUNCATE).
-//! - Nothing else updates or deletes the row, because SQL refuses to write into a materialized view. The row
-//!   therefore keeps its line pointer. VACUUM may move the bytes within the page, but only while it has exclusive
+//! - Nothing else updates or deletes rows, because SQL refuses to write into a materialized view. A row therefore
+//!   keeps its line pointer. VACUUM may move the bytes within the page, but only while it has exclusive
 //!   access to the page.
 //! - The row is inserted frozen. A rollback does not hide it. No process sets a hint bit in the row, freezes the row,
 //!   or looks up the transaction that inserted the row. Every snapshot sees the latest contents of the row.
@@ -149,8 +149,13 @@ unsafe fn form<const N: usize>(
         let count = (*descriptor).natts;
         if count as usize != N {
             let name = pgrx::name_data_to_str(&(*(*relation).rd_rel).relname);
-            error!(
-                "relation \"{name}\" has {count} columns, and this version of snowflake_id writes {N}: install the version with which the extension was last updated"
+            ereport!(
+                ERROR,
+                PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("relation \"{name}\" has an unexpected number of columns"),
+                format!(
+                    "It has {count} columns, and this version of snowflake_id writes {N}. Install the version with which the extension was last updated."
+                )
             );
         }
         pg_sys::heap_form_tuple(descriptor, values.as_mut_ptr(), nulls.as_mut_ptr())
@@ -190,7 +195,11 @@ unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerDat
         let Some(old) = row_of_form(page, number, length, &*new) else {
             pg_sys::GenericXLogAbort(record);
             pg_sys::UnlockReleaseBuffer(buffer);
-            error!("row of relation with OID {} has an unexpected format", (*relation).rd_id.to_u32());
+            ereport!(
+                ERROR,
+                PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+                format!("row of relation with OID {} has an unexpected format", (*relation).rd_id.to_u32())
+            );
         };
         let header = usize::from((*new).t_hoff);
         let values = new.cast::<u8>().add(header);

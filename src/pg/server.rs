@@ -20,6 +20,12 @@ pub fn is_taking_over_settings() -> bool {
     unsafe { pg_sys::InitializingParallelWorker }
 }
 
+/// Returns whether this is a server in single-user mode (`postgres --single`).
+pub fn is_single_user() -> bool {
+    // SAFETY: PostgreSQL sets the variable when the process starts.
+    unsafe { !pg_sys::IsUnderPostmaster }
+}
+
 /// Returns whether the server is a standby or is replaying WAL after a crash.
 pub fn is_in_recovery() -> bool {
     // SAFETY: reads shared memory, which exists in every backend.

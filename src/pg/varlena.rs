@@ -62,8 +62,8 @@ impl FromDatum for TextBytes<'_> {
     }
 }
 
-// SAFETY: the argument is declared as text, so the datum is a varlena. All functions with an argument of this
-// type are strict, so the argument is not null.
+// SAFETY: the argument is declared as text, so the datum is a varlena. It is not null: a function with an argument of
+// this type is strict, and an `Option` of this type checks for null before it calls the function below.
 unsafe impl<'fcx> ArgAbi<'fcx> for TextBytes<'fcx> {
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> TextBytes<'fcx> {
         // SAFETY: as above.

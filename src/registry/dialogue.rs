@@ -139,7 +139,7 @@ impl Dialogue {
             "host": server::host(),
             "port": server::port(),
             "layout": layout,
-            "version": env!("CARGO_PKG_VERSION"),
+            "version": config::VERSION,
             "clock_offset": self.terms.clock_offset_us,
             "tokens": state.evidence.iter().map(|evidence| &evidence.token).collect::<Vec<_>>(),
         })

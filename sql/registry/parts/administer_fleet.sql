@@ -114,6 +114,9 @@ DECLARE
     taken record;
     last_end timestamptz;
 BEGIN
+    IF revoke_lease.worker_id IS NULL OR revoke_lease.datacenter_id IS NULL THEN
+        RAISE EXCEPTION 'worker_id and datacenter_id must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
     UPDATE snowflake_registry.lease AS lease SET lease_id = NULL, nonce = NULL
     WHERE lease.worker_id = revoke_lease.worker_id AND lease.datacenter_id = revoke_lease.datacenter_id
       AND lease.lease_id IS NOT NULL AND lease.used_until IS NULL
@@ -196,7 +199,8 @@ BEGIN
     IF until > registry.frozen_until THEN
         RAISE EXCEPTION 'the registry is already frozen until an earlier time'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = format('The registry is frozen until %s. Another registry may start at that time.', registry.frozen_until),
+                  DETAIL = format('The registry is frozen until %s. Another registry may start at that time.',
+                                  snowflake_registry.in_words(registry.frozen_until)),
                   HINT = 'If no other registry starts then: SELECT snowflake_registry.unfreeze();';
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = until;

@@ -60,15 +60,15 @@ COMMENT ON FUNCTION snowflake_registry.signed(text) IS 'appends the HMAC-SHA256 
 
 CREATE FUNCTION snowflake_registry.mark_of(lease_id uuid) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN left(encode(sha256(convert_to(lease_id::text, 'UTF8')), 'hex'), 16);
+RETURN left(encode(sha256(lease_id::text::bytea), 'hex'), 16);
 COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'hash that identifies a lease without revealing the ID of the lease';
 
 -- The last part of each token.
 CREATE FUNCTION snowflake_registry.requests_in_token(settings snowflake_registry.settings) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN concat_ws(':', coalesce(settings.requests[cardinality(settings.requests)], ''), CASE
+RETURN coalesce(settings.requests[cardinality(settings.requests)], '') || ':' || CASE
     WHEN settings.frozen_until IS NULL THEN ''
-    ELSE coalesce(snowflake_registry.microseconds(settings.frozen_until)::text, 'infinity') END);
+    ELSE coalesce(snowflake_registry.microseconds(settings.frozen_until)::text, 'infinity') END;
 COMMENT ON FUNCTION snowflake_registry.requests_in_token(snowflake_registry.settings) IS
     'last request of an administrator and the time until which the registry is frozen, as the last part of a token';
 

@@ -127,6 +127,9 @@ BEGIN
         FROM snowflake_registry.lease AS lease
         WHERE lease.datacenter_id = acquire.datacenter_id
     ),
+    -- NOT IN with a subquery builds a hash table once. A search of the array for each candidate would take a second for
+    -- the longest list, while all other calls wait.
+    --
     -- The lowest identity that was never granted is first_worker, the pin, or the successor of a known or refused
     -- identity.
     never_given AS (
@@ -141,14 +144,14 @@ BEGIN
         ) AS candidate
         WHERE candidate.worker_id BETWEEN lowest AND highest
           AND candidate.worker_id = coalesce(acquire.pin, candidate.worker_id)
-          AND candidate.worker_id <> ALL (refused)
+          AND candidate.worker_id NOT IN (SELECT element FROM unnest(refused) AS element)
           AND candidate.worker_id NOT IN (SELECT known.worker_id FROM known)
     )
     SELECT * INTO free
     FROM (SELECT * FROM known UNION ALL SELECT * FROM never_given) AS candidate
     WHERE candidate.worker_id BETWEEN lowest AND highest
       AND candidate.worker_id = coalesce(acquire.pin, candidate.worker_id)
-      AND candidate.worker_id <> ALL (refused) AND NOT candidate.is_reserved
+      AND candidate.worker_id NOT IN (SELECT element FROM unnest(refused) AS element) AND NOT candidate.is_reserved
     ORDER BY CASE WHEN candidate.free_from > moment THEN candidate.free_from ELSE '-infinity' END,
              coalesce(candidate.was_its_own, false) DESC,
              CASE WHEN candidate.was_its_own THEN candidate.renewed_at END DESC NULLS LAST,

@@ -13,7 +13,7 @@ COMMENT ON FUNCTION snowflake_registry.at_or_above(numeric, bigint, numeric) IS
 
 CREATE FUNCTION snowflake_registry.period_base(period_key bigint, digits int) RETURNS numeric
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN (period_key || repeat('0', digits))::numeric;
+RETURN (period_key::text || repeat('0', digits))::numeric;
 COMMENT ON FUNCTION snowflake_registry.period_base(bigint, int) IS 'prefix of a period followed by serial number 0';
 
 CREATE FUNCTION snowflake_registry.in_period(period_key bigint, digits int, start bigint, increment bigint,
@@ -59,7 +59,8 @@ COMMENT ON FUNCTION snowflake_registry.first_day(text, bigint) IS
 CREATE FUNCTION snowflake_registry.key_after(period text, period_key bigint) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN snowflake_registry.key_of_date(
-    period, snowflake_registry.first_day(period, period_key) + ('1 ' || period)::interval);
+    period, snowflake_registry.first_day(period, period_key) + make_interval(
+        years => (period = 'year')::int, months => (period = 'month')::int, days => (period = 'day')::int));
 COMMENT ON FUNCTION snowflake_registry.key_after(text, bigint) IS 'prefix of the next period';
 
 -- If clocks are set back at midnight or shortly after it, a day has two midnights, and AT TIME ZONE returns the

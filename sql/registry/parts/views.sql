@@ -47,7 +47,8 @@ COMMENT ON COLUMN snowflake_registry.status.last_datacenter IS
     'highest datacenter ID for which the registry grants worker IDs';
 COMMENT ON COLUMN snowflake_registry.status.state IS
     'state of the registry: not started, ready, quarantine (leases are renewed, but no new worker IDs are granted), or '
-    'frozen (no new worker IDs and no numbers are granted, and leases end at frozen_until)';
+    'frozen (no new worker IDs and no numbers are granted, and leases end at frozen_until), as of the last request; the '
+    'first request after a start, a failover or a restore may begin a quarantine';
 COMMENT ON COLUMN snowflake_registry.status.frozen_until IS
     'time beyond which a frozen registry extends no lease; NULL if the registry is not frozen';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_reason IS

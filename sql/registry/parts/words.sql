@@ -23,7 +23,7 @@ COMMENT ON FUNCTION snowflake_registry.in_words(timestamptz) IS 'formats a time 
 CREATE FUNCTION snowflake_registry.server_in_words(node_name text, host text, port int) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN node_name IS NULL THEN 'a server without a name' ELSE '"' || node_name || '"' END
-    || CASE WHEN host IS NULL THEN '' ELSE ' (' || host || coalesce(':' || port, '') || ')' END;
+    || CASE WHEN host IS NULL THEN '' ELSE ' (' || host || coalesce(':' || port::text, '') || ')' END;
 COMMENT ON FUNCTION snowflake_registry.server_in_words(text, text, int) IS 'formats the name and the address of a server for messages';
 
 CREATE FUNCTION snowflake_registry.name_in_words(name text) RETURNS text

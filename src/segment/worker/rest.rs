@@ -98,8 +98,11 @@ impl Worker {
         if rest.is_empty() {
             return;
         }
-        let issued = ticket::issue(rest.ticket).map_err(|problem| problem.to_string());
+        let ticket = rest.ticket;
+        let issued = ticket::issue(ticket).map_err(|problem| problem.to_string());
         if let Err(problem) = issued.and_then(|()| range_file.keep_rest(rest)) {
+            // Nothing else removes the ticket's file before the host is restarted.
+            ticket::redeem(ticket);
             log!("snowflake_id: could not store the numbers of segments that are left: {problem}");
         }
     }

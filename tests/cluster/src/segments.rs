@@ -100,11 +100,14 @@ pub fn wait_for_next_range(server: &Cluster, name: &str) {
     eventually("the next range", || single::<Option<i64>>(&mut client, &query));
 }
 
-/// Makes calls of `take()` run this statement in PL/pgSQL before their work.
+/// Makes calls of `take()` run this statement in PL/pgSQL before their work, instead of an earlier statement.
 pub fn before_take(registry: &Cluster, statement: &str) {
-    registry.connect().run(&format!(
-        "ALTER FUNCTION snowflake_registry.take(uuid, jsonb, text) RENAME TO real_take;
-         CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
+    let mut client = registry.connect();
+    if single(&mut client, "SELECT to_regproc('snowflake_registry.real_take') IS NULL") {
+        client.run("ALTER FUNCTION snowflake_registry.take(uuid, jsonb, text) RENAME TO real_take");
+    }
+    client.run(&format!(
+        "CREATE OR REPLACE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
          RETURNS SETOF snowflake_registry.taken VOLATILE SECURITY DEFINER LANGUAGE plpgsql AS $$
          BEGIN
              {statement}

@@ -82,6 +82,8 @@ SELECT call, code, message FROM (VALUES ($$grant_segment('theirs', 'regress_shop
     ($$revoke_segment('mine', 'regress_shop')$$)) AS called (call), LATERAL sqlstate_of('SELECT snowflake_registry.' || call);
 SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_registry.segment_privilege');
 RESET SESSION AUTHORIZATION;
+SELECT call, code, message FROM unnest(ARRAY['grant_all_segments(NULL)', 'revoke_segment(''mine'', NULL)', 'revoke_lease(NULL)',
+    'revoke_lease(1, NULL)']) AS call, sqlstate_of('SELECT snowflake_registry.' || call);
 SELECT snowflake_registry.grant_all_segments('regress_fleet'), snowflake_registry.grant_all_segments('regress_shop');
 SET SESSION AUTHORIZATION regress_shop;
 SELECT name, outcome FROM taken('[{"name": "theirs"}]');

@@ -2,8 +2,13 @@
 
 -- The definitions.
 SELECT name, setting, unit, context, vartype, min_val, max_val, boot_val
-FROM pg_settings WHERE name LIKE 'snowflake\_id.%' ORDER BY name COLLATE "C";
+FROM pg_settings WHERE name LIKE 'snowflake\_id.%' AND context <> 'internal' ORDER BY name COLLATE "C";
 SELECT name, short_desc, extra_desc FROM pg_settings WHERE name LIKE 'snowflake\_id.%' ORDER BY name COLLATE "C";
+
+-- The version of the library, which depends on the commit.
+SELECT current_setting('snowflake_id.version') ~ '^\d+\.\d+\.\d+(-(dev|rc\.\d+))?(\+\d+\.g[0-9a-f]+)?$' AS is_version;
+SET snowflake_id.version = '1.0';
+ALTER SYSTEM SET snowflake_id.version = '1.0';
 
 -- Every form of a layout can be set, and is kept as it was written.
 SET snowflake_id.layout = 'twitter epoch=2024-01-01T00:00:00Z';

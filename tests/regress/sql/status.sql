@@ -58,5 +58,6 @@ SELECT snowflake_advance('2020-01-01');
 SELECT * FROM sqlstate_of($$SELECT snowflake_advance('infinity')$$);
 SELECT * FROM sqlstate_of('SELECT snowflake_reset_horizon(7)');
 SELECT * FROM sqlstate_of('SELECT snowflake_reset_horizon(-1)');
+SELECT * FROM sqlstate_of('SELECT snowflake_reset_horizon(8, NULL)');
 SELECT datacenter_id, worker_id FROM snowflake_internal.used_identity WHERE worker_id >= 0 AND clock_seq = 0;
 SELECT count(snowflake_nextval()) FROM generate_series(1, 10);

@@ -71,6 +71,7 @@ impl Pages {
 /// The section of a page that an anchor names.
 pub fn section(page: &str, anchor: &str) -> Option<Section> {
     let anchor_of = |heading: &str| heading.trim().to_lowercase().replace(' ', "-");
+    let page = page.replace("\n### ", "\n## ");
     let text = page
         .split("\n## ")
         .skip(1)

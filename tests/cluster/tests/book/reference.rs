@@ -120,8 +120,8 @@ fn in_milliseconds(value: &str) -> String {
 fn settings() {
     let cluster = Cluster::builder().worker(1).start();
     let query = "SELECT name, CASE context WHEN 'sighup' THEN 'reload' WHEN 'postmaster' THEN 'restart'
-                     WHEN 'user' THEN 'any user' ELSE context END,
-                     boot_val, coalesce(min_val || ', ' || max_val, '')
+                     WHEN 'user' THEN 'any user' WHEN 'internal' THEN 'never' ELSE context END,
+                     CASE context WHEN 'internal' THEN '' ELSE boot_val END, coalesce(min_val || ', ' || max_val, '')
                  FROM pg_settings WHERE name LIKE 'snowflake\\_id.%'";
     let settings = cluster.connect().query(query, &[]).unwrap();
     let settings: BTreeSet<[String; 4]> =

@@ -25,7 +25,10 @@ pub fn hostile(answer: Answer) -> String {
             thread::spawn(move || client.and_then(|client| serve(client, answer)));
         }
     });
-    format!("host=127.0.0.1 port={port} user=fleet dbname=postgres sslmode=disable gssencmode=disable")
+    // By default, libpq would ask the impostor whether its session can write.
+    format!(
+        "host=127.0.0.1 port={port} user=fleet dbname=postgres sslmode=disable gssencmode=disable target_session_attrs=any"
+    )
 }
 
 fn serve(mut client: TcpStream, answer: Answer) -> std::io::Result<()> {

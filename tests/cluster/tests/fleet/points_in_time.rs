@@ -1,6 +1,7 @@
 //! The table "Restored to a point in time" of docs/how-to/replication.md: servers and registries that are recovered to a
 //! time and to a transaction. The texts in the table are those that the servers show.
 
+use std::fs;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
@@ -95,6 +96,53 @@ fn in_place_with_a_fixed_worker_id() {
         assert_told("a server in place, with a fixed worker ID", &shown);
         assert!(!shown.contains("WARNING:  snowflake_id"), "{shown}");
     }
+}
+
+/// The steps for a server whose clock may be wrong. The worker ID was set with `ALTER SYSTEM`, as the HINT of the error says.
+#[test]
+fn in_place_with_a_clock_that_is_behind() {
+    let server = archiving(Cluster::builder().preload()).start();
+    server.connect().run("ALTER SYSTEM SET snowflake_id.worker_id = 1");
+    server.reload();
+    create_orders(&server);
+    let mut old = take(&server);
+    let copy = back_up(&server);
+    aim(&copy, &server, TARGETS[0]);
+    old.extend(take(&server));
+    let last = "SELECT (clock_timestamp() + current_setting('snowflake_id.max_ahead')::interval)::text";
+    let last: String = single(&mut server.connect(), last);
+    server.archive_all();
+    server.stop_server("immediate");
+
+    // 1. The server gets no worker ID.
+    let page = read("docs/how-to/replication.md");
+    let check = "postgres -C snowflake_id.worker_id -D DIRECTORY";
+    assert!(page.contains(
+        "Remove `snowflake_id.worker_id` and `snowflake_id.node_name` from `postgresql.auto.conf`"
+    ));
+    assert!(page.contains(check));
+    let auto = copy.data_dir().join("postgresql.auto.conf");
+    let kept: Vec<_> = fs::read_to_string(&auto).unwrap().lines().map(str::to_owned).collect();
+    let kept: Vec<_> = kept.into_iter().filter(|line| !line.starts_with("snowflake_id.")).collect();
+    fs::write(&auto, kept.join("\n") + "\n").unwrap();
+    copy.configure(&[("snowflake_id.worker_id", "-1"), ("snowflake_id.node_name", "recovering")]);
+    let mut shown = copy.program("postgres");
+    let arguments = check.split_whitespace().skip(1).filter(|word| *word != "DIRECTORY");
+    let shown = shown.args(arguments).arg(copy.data_dir()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&shown.stdout).trim(), "-1", "{shown:?}");
+    // 2. It is recovered and promoted.
+    copy.set_clock(-10.0);
+    copy.recover_to_target();
+    copy.promote();
+    let mut client = copy.connect();
+    eventually("the state", || server_state(&mut client) == "no worker id");
+    // 3. and 4.
+    client.run(&format!("SELECT snowflake_advance('{last}')"));
+    copy.change("snowflake_id.worker_id", "1");
+    wait_for_first_id(&mut client);
+    let new = take(&copy);
+    assert_eq!(repeats(&new, &old), 0);
+    assert!(new.iter().min() > old.iter().max());
 }
 
 /// The old server still runs. Both issue the same IDs, and neither notices.

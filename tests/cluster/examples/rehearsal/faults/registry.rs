@@ -5,7 +5,7 @@ use snowflake_id_cluster_tests::faults::cut_power;
 use snowflake_id_cluster_tests::{Client, Cluster, Run, single};
 
 use super::{Fault, Place};
-use crate::pages::Section;
+use crate::pages::{Section, section};
 use crate::scene::Scene;
 
 const FLEET: &str = "reference/fleet.md";
@@ -219,10 +219,13 @@ fn the_registry_is_set_back(scene: &Scene) {
     copy.start_server();
     scene.act("the registry and its standby are lost, and replaced by an older backup");
     let page = scene.site().pages.page(REGISTRY);
-    assert!(page.contains("call `quarantine()` before servers can reach the\nregistry"), "{REGISTRY}");
+    let steps = section(&page, "before-you-set-a-registry-back").expect("the steps of the page");
+    steps.step(1).says("Make sure that servers and programs cannot reach the restored registry");
     scene.site().replace_registry(copy, |copy| {
-        copy.connect().run("SELECT snowflake_registry.quarantine()");
-        scene.act("Before you set a registry back: SELECT snowflake_registry.quarantine();");
+        let quarantine = "SELECT snowflake_registry.quarantine();";
+        scene.follow(&steps.step(3), &format!("Start a quarantine: {quarantine}"), || {
+            copy.connect().run(quarantine);
+        });
     });
     let mut client = scene.site().registry_client();
     scene.alert("SnowflakeRegistrySegmentClosed").step(1).says("runbook of SnowflakeIdSegmentClosed");
