@@ -7,9 +7,10 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=PGRX_PG_CONFIG_PATH");
-    // The scripts know which commit they build. Without them, candidates and releases have the same version.
+    // The scripts know which commit they build.
     println!("cargo::rerun-if-env-changed=SNOWFLAKE_ID_VERSION");
-    let version = env::var("SNOWFLAKE_ID_VERSION").unwrap_or_else(|_| env!("CARGO_PKG_VERSION").into());
+    let version = env::var("SNOWFLAKE_ID_VERSION")
+        .unwrap_or_else(|_| concat!(env!("CARGO_PKG_VERSION"), "-dev").into());
     println!("cargo::rustc-env=SNOWFLAKE_ID_VERSION={version}");
     // If the server has its own libpq, in or above the directory of its libraries, use that one. All
     // libraries of a process use the libpq that is loaded first. If a preloaded library loaded the system's

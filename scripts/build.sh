@@ -43,7 +43,6 @@ fi
 environment=$(printf 'export PG_CONFIG=%q PG_MAJOR=%q PGRX_PG_CONFIG_PATH=%q' "$PG_CONFIG" "$major" "$PG_CONFIG")
 eval "$environment"
 
-[ ! -e .git ] || need git=git
 SNOWFLAKE_ID_VERSION=$(release_version)
 export SNOWFLAKE_ID_VERSION
 

@@ -194,7 +194,7 @@ in_clone() { git -c safe.directory="$PWD" "$@"; }
 source_date_epoch() {
     if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then
         echo "$SOURCE_DATE_EPOCH"
-    elif [ -e .git ]; then
+    elif [ -e .git ] && command -v git >/dev/null; then
         in_clone log -1 --format=%ct
     else
         stat --format=%Y META.json
@@ -204,21 +204,30 @@ source_date_epoch() {
 # Prints the version of the extension.
 extension_version() { sed -n 's/^    "version": "\(.*\)",$/\1/p' META.json; }
 
-# Prints the version of this build: 0.1.0-rc.1 or 0.1.0 at the tag of a candidate or a release, and 0.1.0-rc.1+3.gd1e8238
+# Prints the version of this build: 0.1.0-rc.1 or 0.1.0 at the tag of a candidate or a release, and 0.1.0-rc.1+3.g0123456789
 # three commits later, which sorts before the next candidate. If there is no such tag before the commit, the version is
-# 0.1.0-dev+0.gd1e8238, which sorts before all candidates. SNOWFLAKE_ID_VERSION overrides the version.
+# 0.1.0-dev+0.g0123456789, which sorts before all candidates. Changes that are not committed add "dirty". The digits of
+# the commit have a fixed number, so that each clone gives the same version. SNOWFLAKE_ID_VERSION overrides the version.
 release_version() {
-    local version described
+    local version described=
     version=$(extension_version)
     if [ -n "${SNOWFLAKE_ID_VERSION:-}" ]; then
-        described=$SNOWFLAKE_ID_VERSION
-    elif [ -e .git ]; then
-        described=$(in_clone describe --tags --match "v$version" --match "v$version-rc.*" 2>/dev/null) ||
-            described=v$version-dev-0-g$(in_clone rev-parse --short HEAD) || return
-    else
-        # "git archive" has replaced the contents of the file.
-        described=$(cat packaging/archived-version)
-        [[ $described == "v$version"* ]] || described=v$version-dev
+        echo "$SNOWFLAKE_ID_VERSION"
+        return
     fi
-    sed -E 's/^v//; s/-([0-9]+)-g([0-9a-f]+)$/+\1.g\2/' <<<"$described"
+    if [ -e .git ] && command -v git >/dev/null; then
+        # If the commit has the tags of a candidate and of a release, it is the release.
+        described=$(in_clone describe --tags --dirty --exact-match --match "v$version" 2>/dev/null ||
+            in_clone describe --tags --dirty --abbrev=10 --match "v$version" --match "v$version-rc.*" 2>/dev/null ||
+            in_clone describe --always --dirty --abbrev=10 --exclude '*') || return
+    elif [ ! -e .git ]; then
+        # "git archive" has replaced the contents of the file: the nearest tag, and the commit.
+        described=$(grep -x "v$version.*" packaging/archived-version || sed -nE 's/^([0-9a-f]{10})[0-9a-f]*$/\1/p' packaging/archived-version)
+    fi
+    case $described in
+        v*) ;;
+        '') described=v$version-dev ;;
+        *) described=v$version-dev-0-g$described ;;
+    esac
+    sed -E 's/^v//; s/-([0-9]+)-g([0-9a-f]+)/+\1.g\2/; s/(\+.*)-dirty$/\1.dirty/; s/-dirty$/+dirty/' <<<"$described"
 }

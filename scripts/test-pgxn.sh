@@ -16,7 +16,8 @@ if ! cargo install --list --root target/tools | grep -q "^pgxn_meta v$validator_
     say "installing pgxn_meta $validator_version, which validates META.json"
     quietly cargo install --quiet --locked pgxn_meta --version "=$validator_version" --root target/tools
 fi
-install_python pgxn "pgxnclient==$client_version" setuptools
+# pip would reuse a package that it has built for another clone, with the path of that clone in its scripts.
+PIP_NO_CACHE_DIR=1 install_python pgxn "pgxnclient==$client_version" setuptools
 need unzip=unzip
 
 target/tools/bin/pgxn_meta META.json

@@ -129,6 +129,7 @@ where
     let failure = Arc::new(OnceLock::new());
     let driver = tokio::spawn(drive(connection, has_warned.clone(), failure.clone()));
     let connection = Connection { client, has_warned, failure, budget, driver };
+    // The configuration does not tell whether the string asks for any session.
     if config.get_hosts().len() > 1 || config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite {
         let query = "SELECT pg_catalog.current_setting('transaction_read_only')";
         let rows = connection.ask(query, &[]).await?;

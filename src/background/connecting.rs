@@ -146,7 +146,7 @@ fn connect_to(
         }
         if poll(connection.socket(), interest, left) {
             // The call below may block.
-            if connection.is_accepted() && connection.has_input() {
+            if connection.has_input() {
                 progress.note_answer();
             }
             let is_just_accepted = connection.is_just_accepted();
@@ -165,8 +165,8 @@ fn connect_to(
     }
 }
 
-/// Returns the connection string with default parameters before it and overriding parameters after it. By default, a
-/// host on which the registry is a standby counts as one that cannot be used.
+/// Returns the connection string with default parameters before it and overriding parameters after it. Unless
+/// the connection string says otherwise, a host on which the registry is a standby counts as one that cannot be used.
 fn parameters<'a>(string: &'a CStr, instead: &'a [(&'a CStr, CString)]) -> Vec<(&'a CStr, &'a CStr)> {
     let usual = [
         (c"fallback_application_name", c"snowflake_id"),

@@ -74,7 +74,7 @@ pub fn define(on_change: fn()) {
     GucRegistry::define_string_guc(
         c"snowflake_id.version",
         c"Shows the version of the library that the server has loaded.",
-        c"After an upgrade of the package, the version changes when the server is restarted.",
+        c"If the library is preloaded, a new version takes effect when the server is restarted.",
         &VERSION,
         GucContext::Internal,
         GucFlags::DISALLOW_IN_FILE,

@@ -26,6 +26,7 @@ use std::ffi::CStr;
 use std::mem::offset_of;
 
 use pgrx::itemptr::item_pointer_get_both;
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use super::encoding::converted_to_utf8;
@@ -149,14 +150,14 @@ unsafe fn form<const N: usize>(
         let count = (*descriptor).natts;
         if count as usize != N {
             let name = pgrx::name_data_to_str(&(*(*relation).rd_rel).relname);
-            ereport!(
-                ERROR,
-                PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                format!("relation \"{name}\" has an unexpected number of columns"),
-                format!(
-                    "It has {count} columns, and this version of snowflake_id writes {N}. Install the version with which the extension was last updated."
-                )
+            let message = format!(
+                "relation \"{name}\" has {count} columns, and this version of snowflake_id writes {N}"
             );
+            let code = PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+            ErrorReport::new(code, message, "snowflake_id")
+                .set_hint("Install the version with which the extension was last updated.")
+                .report(PgLogLevel::ERROR);
+            unreachable!("bug: an error was not raised");
         }
         pg_sys::heap_form_tuple(descriptor, values.as_mut_ptr(), nulls.as_mut_ptr())
     }

@@ -75,19 +75,12 @@ impl Connection {
         }
     }
 
-    /// Returns whether a server has accepted the connection. Until then, reading from the socket would take the reason
-    /// of a failure away from libpq.
-    pub fn is_accepted(&self) -> bool {
-        // SAFETY: `handle` is valid until `self` is dropped.
-        unsafe { PQstatus(self.handle.as_ptr()) != ConnStatusType::CONNECTION_STARTED }
-    }
-
-    /// Returns whether the server has sent data that libpq has not read yet.
+    /// Returns whether the server has sent data that libpq has not read yet. (Peeking with `recv` would take the reason of a
+    /// failure from the socket, so that libpq could not report it.)
     pub fn has_input(&self) -> bool {
-        let mut byte = 0_u8;
-        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-        // SAFETY: the buffer has one byte, on the stack. If libpq has no socket, the call fails.
-        unsafe { libc::recv(self.socket(), (&raw mut byte).cast(), 1, flags) > 0 }
+        let mut length: c_int = 0;
+        // SAFETY: the call writes an `int`. If libpq has no socket, the call fails.
+        unsafe { libc::ioctl(self.socket(), libc::FIONREAD, &raw mut length) == 0 && length > 0 }
     }
 
     /// Returns whether a server has accepted the connection, and libpq has sent nothing yet.

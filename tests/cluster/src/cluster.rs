@@ -243,14 +243,18 @@ impl Cluster {
 
     /// Like [`Cluster::try_to_start`], by a command derived from the usual one.
     pub fn try_to_start_by(&self, change: impl FnOnce(Command) -> Command) -> Result<(), String> {
-        let before = self.log().len();
+        let before = self.log_length();
         let mut pg_ctl = self.pg_ctl();
         pg_ctl.arg("--log").arg(self.log_file()).args(["--wait", "start"]);
         self.spread_clock(&mut pg_ctl);
         let output = change(pg_ctl).output().unwrap();
         match output.status.success() {
             true => Ok(()),
-            false => Err(format!("{}{}", String::from_utf8_lossy(&output.stderr), &self.log()[before..])),
+            false => Err(format!(
+                "{}{}",
+                String::from_utf8_lossy(&output.stderr),
+                self.log_between(&(before..u64::MAX))
+            )),
         }
     }
 

@@ -42,8 +42,8 @@ impl Flow {
         Flow { began, inner: Mutex::new(inner) }
     }
 
-    /// Notes the values of a call, and whether some of them are lower than expected, so that
-    /// the next values are compared with them. `log_from` is the length of the server's log before the call.
+    /// Notes the values of a call. If some are lower than expected (`are_lower`), later values are compared with these
+    /// instead of the highest value. `log_from` is the length of the server's log before the call.
     fn note(&self, values: &[i64], are_lower: bool, log_from: u64) {
         let Some(&last_value) = values.last() else { return };
         let now = Instant::now();
@@ -175,11 +175,13 @@ pub struct Comparison {
 /// The index of a server whose rows are not compared, because it is a copy, or because there are none.
 pub const NO_ROWS: usize = usize::MAX;
 
-/// Returns whether the server has reset its horizon between two IDs. It then has another worker ID, and its log says so.
+/// Returns whether the server has reset its horizon between two IDs. It then has another worker ID, and its log says so. If
+/// the reset was interrupted, the log says only that it has begun.
 fn is_after_reset(server: &Cluster, pair: &OutOfOrder) -> bool {
     let worker = |id: i64| (id >> 12) & 1023;
-    worker(pair.before) != worker(pair.after)
-        && server.log_between(&pair.log).contains("the horizon was reset to the current time")
+    let log = server.log_between(&pair.log);
+    let messages = ["the horizon was reset to the current time", "resetting the horizon to the current time"];
+    worker(pair.before) != worker(pair.after) && messages.iter().any(|message| log.contains(message))
 }
 
 /// Compares what all clients were given, and the rows of all servers.

@@ -87,7 +87,11 @@ pub fn peak_memory(pid: i32) -> u64 {
 /// Checks that the worker uses no more memory than an answer may have, reports the error, and does not delay a stop of
 /// the server.
 fn assert_harmless(answer: Answer, said: &str) {
-    let server = Cluster::builder().preload().set("snowflake_id.registry", hostile(answer)).start();
+    assert_harmless_by(&hostile(answer), said);
+}
+
+fn assert_harmless_by(string: &str, said: &str) {
+    let server = Cluster::builder().preload().set("snowflake_id.registry", string).start();
     wait_for_error(&server, said);
     let pid = eventually("the registry worker", || background_pid(&server, "snowflake_id registry"));
     // The worker retries repeatedly.
@@ -96,6 +100,19 @@ fn assert_harmless(answer: Answer, said: &str) {
     assert!(peak < 150, "{peak} MB");
     let stopped = time_to_stop(&server);
     assert!(stopped < Duration::from_secs(10), "{stopped:?}");
+}
+
+/// libpq asks the impostor whether its session can write, and gets the same answers.
+#[test]
+fn a_registry_that_is_asked_while_libpq_connects() {
+    for (answer, said) in [
+        (copy_out as Answer, "\"SHOW transaction_read_only\" failed"),
+        (rows_without_end, "the registry's greeting is too long"),
+        (a_row_of_a_gigabyte, "the registry's greeting is too long"),
+        (notifications_without_end, "the registry's greeting is too long"),
+    ] {
+        assert_harmless_by(&hostile(answer).replace("any", "read-write"), said);
+    }
 }
 
 #[test]
