@@ -12,7 +12,7 @@ readonly additions=(thiserror@2.0.21 thiserror-impl@2.0.21 toml@1.2.1+spec-1.1.0
 readonly copy=target/check-19
 rm -rf "$copy"/{core,sql,src}
 mkdir -p "$copy"
-cp -R Cargo.toml Cargo.lock core sql src snowflake_id.control "$copy"
+cp -R Cargo.toml Cargo.lock build.rs core sql src snowflake_id.control "$copy"
 sed -i -e "/^pgrx = /s/=[0-9.]\+/=$pgrx_version/" -e 's/^pg18 = .*/&\npg19 = ["pgrx\/pg19"]/' \
     -e 's/^members = .*/members = ["core"]/' "$copy/Cargo.toml"
 
