@@ -213,9 +213,10 @@ fn a_standby_is_converted_and_upgraded() {
     }
     let page = read("docs/how-to/switching-servers.md");
     assert_eq!(convert(&page, true), 0);
-    let repeated = convert(&page, false);
-    println!("with the same worker ID, {repeated} IDs came twice");
-    assert!(repeated > 0);
+    // On a busy machine, the two servers may happen to use different parts of each millisecond.
+    let repeated = (0..5).map(|_| convert(&page, false)).find(|&repeated| repeated > 0);
+    println!("with the same worker ID, {repeated:?} IDs came twice");
+    assert!(repeated.is_some());
 }
 
 /// Creates the functions of the script, and the table, on a server without the library.
@@ -279,7 +280,8 @@ fn to_a_managed_server_and_back(page: &str, worker: i32) -> usize {
 fn a_managed_server_and_back() {
     let page = read("docs/how-to/switching-servers.md");
     assert_eq!(to_a_managed_server_and_back(&page, 2), 0);
-    let repeated = to_a_managed_server_and_back(&page, 1);
-    println!("with the same worker ID, {repeated} IDs came twice");
-    assert!(repeated > 0);
+    // On a busy machine, the two servers may happen to use different parts of each millisecond.
+    let repeated = (0..5).map(|_| to_a_managed_server_and_back(&page, 1)).find(|&repeated| repeated > 0);
+    println!("with the same worker ID, {repeated:?} IDs came twice");
+    assert!(repeated.is_some());
 }
