@@ -103,11 +103,14 @@ pub fn wait_for_next_range(server: &Cluster, name: &str) {
 /// Makes calls of `take()` run this statement in PL/pgSQL before their work, instead of an earlier statement.
 pub fn before_take(registry: &Cluster, statement: &str) {
     let mut client = registry.connect();
-    if single(&mut client, "SELECT to_regproc('snowflake_registry.real_take') IS NULL") {
-        client.run("ALTER FUNCTION snowflake_registry.take(uuid, jsonb, text) RENAME TO real_take");
-    }
+    let rename = match single(&mut client, "SELECT to_regproc('snowflake_registry.real_take') IS NULL") {
+        true => "ALTER FUNCTION snowflake_registry.take(uuid, jsonb, text) RENAME TO real_take;",
+        false => "",
+    };
+    // One transaction, so that no call finds no function.
     client.run(&format!(
-        "CREATE OR REPLACE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
+        "{rename}
+         CREATE OR REPLACE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
          RETURNS SETOF snowflake_registry.taken VOLATILE SECURITY DEFINER LANGUAGE plpgsql AS $$
          BEGIN
              {statement}

@@ -122,9 +122,9 @@ fn in_place_with_a_clock_that_is_behind() {
     ));
     assert!(page.contains(check));
     let auto = copy.data_dir().join("postgresql.auto.conf");
-    let kept: Vec<_> = fs::read_to_string(&auto).unwrap().lines().map(str::to_owned).collect();
-    let kept: Vec<_> = kept.into_iter().filter(|line| !line.starts_with("snowflake_id.")).collect();
-    fs::write(&auto, kept.join("\n") + "\n").unwrap();
+    let text = fs::read_to_string(&auto).unwrap();
+    let kept = text.split_inclusive('\n').filter(|line| !line.starts_with("snowflake_id."));
+    fs::write(&auto, kept.collect::<String>()).unwrap();
     copy.configure(&[("snowflake_id.worker_id", "-1"), ("snowflake_id.node_name", "recovering")]);
     let mut shown = copy.program("postgres");
     let arguments = check.split_whitespace().skip(1).filter(|word| *word != "DIRECTORY");
