@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-. scripts/setup.sh
+. scripts/packages.sh
 
 unpacked=$PWD/target/monitoring
 if ! unpack_packages "$unpacked" prometheus prometheus-postgres-exporter; then
@@ -13,7 +13,6 @@ if ! unpack_packages "$unpacked" prometheus prometheus-postgres-exporter; then
     exit
 fi
 
-. scripts/throwaway.sh
 export SNOWFLAKE_ID_PROMETHEUS=$unpacked/root/usr/bin
 
 "$SNOWFLAKE_ID_PROMETHEUS/promtool" check rules monitoring/alerts.yml
@@ -26,5 +25,4 @@ eval "$set_runbooks" <monitoring/alerts.yml >target/monitoring-alerts.yml
 "$SNOWFLAKE_ID_PROMETHEUS/promtool" check rules target/monitoring-alerts.yml
 diff <(grep -c "alert: " monitoring/alerts.yml) <(grep -c 'runbook_url: "https://wiki.example.com/runbooks.html#' target/monitoring-alerts.yml)
 
-cargo test --quiet -p snowflake-id-cluster-tests -- --include-ignored book::monitoring:: | tee target/monitoring.out
-grep -q "ok. [1-9]" target/monitoring.out
+scripts/test.sh monitoring

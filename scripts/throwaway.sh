@@ -40,6 +40,10 @@ clean_up() {
     if [ "${keep_work_dir:-0}" = 1 ]; then
         return
     fi
+    # What the script has started beside, with a process group of its own.
+    if [ -n "${beside:-}" ]; then
+        kill -- "-$beside" 2>/dev/null || true
+    fi
     stop_servers
     # An interrupted test may leave its small file system mounted.
     awk -v dir="$work_dir/" 'index($2, dir) == 1 { print $2 }' /proc/mounts | xargs -r -n 1 umount --lazy

@@ -112,7 +112,6 @@ impl WalReceiver {
 
 impl Drop for WalReceiver {
     fn drop(&mut self) {
-        // If the program runs as another user, this process passes the signal on to it.
         kill("TERM", self.0.id() as i32);
         let _ = self.0.wait();
     }

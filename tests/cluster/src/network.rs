@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::Cluster;
+use crate::user::then_as_server_user;
 
 /// A port on which no process listens.
 pub fn unused_port() -> u16 {
@@ -285,7 +286,8 @@ impl Network {
         server.trust_hosts(&format!("{}/32", self.host));
         let within = |pg_ctl: Command| {
             let mut inside = Command::new("ip");
-            inside.args(["netns", "exec", &self.name]).arg(pg_ctl.get_program()).args(pg_ctl.get_args());
+            inside.args(["netns", "exec", &self.name]);
+            then_as_server_user(&mut inside, &pg_ctl);
             inside.env("LC_ALL", "C").current_dir(server.host());
             inside
         };

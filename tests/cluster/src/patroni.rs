@@ -2,7 +2,6 @@
 //! Debian packages.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::user::{as_server_user, new_dir};
-use crate::{Cluster, ask_pg_config, cut_power, eventually, kill, pg_config, successful};
+use crate::{Cluster, ask_pg_config, cut_power, eventually, pg_config, successful};
 
 const PAGE: &str = include_str!("../../../docs/how-to/patroni.md");
 
@@ -25,28 +24,23 @@ pub fn block(beginning: &str) -> &'static str {
 
 /// A program in the background. It logs to `program.log` in the directory in which it was started.
 struct Program {
-    runner: Child,
-    pid: i32,
+    process: Child,
     log: PathBuf,
 }
 
 impl Program {
-    /// Starts the program as the server's user. `runuser` does not pass SIGKILL on, so the program reports its own
-    /// process ID.
+    /// Starts the program as the server's user.
     fn start(site: &Path, dir: &Path, command: &str) -> Program {
-        let mut shell = shell(site, dir, &format!("echo $$; exec {command} >>program.log 2>&1"));
-        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut runner = shell.spawn().unwrap();
-        let mut pid = String::new();
-        BufReader::new(runner.stdout.take().unwrap()).read_line(&mut pid).unwrap();
-        Program { runner, pid: pid.trim().parse().unwrap(), log: dir.join("program.log") }
+        let mut shell = shell(site, dir, &format!("exec {command} >>program.log 2>&1"));
+        shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Program { process: shell.spawn().unwrap(), log: dir.join("program.log") }
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        kill("KILL", self.pid);
-        let _ = self.runner.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
         if std::thread::panicking() {
             let _ = Command::new("tail").args(["-v", "-n", "20"]).arg(&self.log).status();
         }

@@ -47,7 +47,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SIGTERM stops it at once. runuser passes the signal on.
+        // SIGTERM stops it at once.
         kill("TERM", self.process.id() as i32);
         let _ = self.process.wait();
     }

@@ -135,7 +135,8 @@ pub fn start_with_file(server: &Cluster, file: &str, text: &str) -> Result<(), S
     let within = |pg_ctl: Command| {
         let mut start = Command::new("unshare");
         start.args(["--mount", "sh", "-c", "mount --bind file \"$0\" && exec \"$@\"", file]);
-        start.arg(pg_ctl.get_program()).args(pg_ctl.get_args()).current_dir(server.host());
+        then_as_server_user(&mut start, &pg_ctl);
+        start.current_dir(server.host());
         start
     };
     server.try_to_start_by(within)
