@@ -1,9 +1,8 @@
 //! The decisions of the keeper.
 
-mod servers;
 
 use proptest::prelude::*;
-use servers::*;
+use crate::servers::*;
 use snowflake_id_core::keeper_plan::{GatePlan, Loss, Seen, plan};
 use snowflake_id_core::reset::{ResetRefusal, check_reset, records_before_reset};
 use snowflake_id_core::track::{Begun, Horizon, Track};

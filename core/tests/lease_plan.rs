@@ -1,8 +1,7 @@
 //! The keeper's decisions for a leased identity.
 
-mod servers;
 
-use servers::*;
+use crate::servers::*;
 use snowflake_id_core::Lease;
 use snowflake_id_core::keeper_plan::{GatePlan, Seen, plan};
 use snowflake_id_core::track::Track;

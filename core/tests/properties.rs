@@ -5,9 +5,8 @@ use std::num::NonZeroU64;
 use proptest::prelude::*;
 use snowflake_id_core::{Field, Gate, Generator, Identity, Layout, Parts, Slot, SlotKey, Stall};
 
-mod strategies;
 
-use strategies::layouts;
+use crate::strategies::layouts;
 
 /// A layout and parts that fit it.
 fn layouts_with_parts() -> impl Strategy<Value = (Layout, Parts)> {

@@ -3,9 +3,8 @@
 use proptest::prelude::*;
 use snowflake_id_core::{Field, Layout};
 
-mod strategies;
 
-use strategies::layouts;
+use crate::strategies::layouts;
 
 fn layout(text: &str) -> Layout {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))

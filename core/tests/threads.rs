@@ -1,6 +1,5 @@
 //! Calls, fences and changes of identity on threads of this processor. The tests with loom visit interleavings of an
 //! abstract machine. These tests run the code that the compiler makes, on the memory order of the processor.
-#![cfg(not(loom))]
 
 use std::num::NonZeroU64;
 use std::sync::LazyLock;
