@@ -7,7 +7,7 @@
 #   make demo            kills a server and sets its clock back while clients take IDs         (KEEP=1 leaves the server running)
 #   make fleet-demo      shows a fleet with leased worker IDs, with crashes and failovers
 #   make test            runs all tests on one version of PostgreSQL
-#   make test-all        runs all tests, and on PostgreSQL 15 to 18 the tests that depend on the version    (VERSIONS="16 18")
+#   make test-all        runs all tests, and on PostgreSQL 15 to 18 the tests that depend on the version    (VERSIONS="16 18", PART=sql)
 #   make soak            tests crashes and clock steps in many rounds            (ROUNDS=200)
 #   make fleet-patroni   tests a registry and a shard under Patroni, with failovers under load
 #   make citus           tests distributed tables on a cluster of Citus              (PG_CONFIG=.. names a PostgreSQL with Citus)
@@ -21,12 +21,13 @@
 #   make figures         runs the benchmark, and updates docs/figures and docs/explanation/costs.md
 #   make instructions    counts the instructions for one ID, and compares the counts with the recorded counts    (RECORD=1 records the counts)
 #   make pictures        draws the pictures of the book from the CSV files in docs/figures
-#   make book            builds the book in target/book, and checks links, contrast and widths    (BRIEF=1 checks only links)
+#   make book            builds the book in target/book, and checks links, contrast and widths
+#   make links           checks the links of the book, without building it
 #   make dist            builds the archive for PGXN from the committed files
 #   make deb             builds Debian packages for the PostgreSQL of PG_CONFIG in target/deb
 #   make rpm             builds an RPM package for the PostgreSQL of PG_CONFIG in target/rpm
 #   make image           builds an extension image for CloudNativePG and PostgreSQL 18
-#   make test-packages   tests the archive, the Debian and RPM packages and the image        (FULL=1 compiles them as for users)
+#   make test-packages   tests the archive, the Debian and RPM packages and the image        (FULL=1 compiles them as for users, PACKAGES="deb rpm")
 #   make test-arm64      runs the tests of the core on 64-bit ARM, in an emulator
 #   make check-19        compiles the extension for PostgreSQL 19, which is not supported yet
 #   make lint            checks the formatting, and runs lints
@@ -36,7 +37,7 @@
 # PG_CONFIG=/path/to/pg_config selects another PostgreSQL than Debian's version 15. "make test-all" installs the other
 # versions below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni citus clients test-monitoring rehearsal verify simulate fuzz bench figures instructions pictures book dist deb rpm image test-packages test-arm64 check-19 lint sql clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni citus clients test-monitoring rehearsal verify simulate fuzz bench figures instructions pictures book links dist deb rpm image test-packages test-arm64 check-19 lint sql clean
 
 all:
 	@scripts/build.sh
@@ -60,7 +61,7 @@ test:
 	@scripts/test.sh
 
 test-all:
-	@scripts/test-versions.sh $(VERSIONS)
+	@PART=$(PART) scripts/test-versions.sh $(VERSIONS)
 
 soak:
 	@scripts/test.sh soak
@@ -102,6 +103,9 @@ instructions:
 book:
 	@scripts/book.sh
 
+links:
+	@scripts/book.sh links
+
 pictures:
 	@cargo run --quiet -p snowflake-id-pictures
 
@@ -118,7 +122,7 @@ image:
 	@scripts/image.sh
 
 test-packages:
-	@scripts/test-packages.sh
+	@scripts/test-packages.sh $(PACKAGES)
 
 test-arm64:
 	@scripts/test-arm64.sh

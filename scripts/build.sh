@@ -34,10 +34,10 @@ case $major in
         ;;
 esac
 
-# Builds for several versions in the same directory would overwrite each other.
+# The other versions share a directory, because they have most crates in common. The library is copied from it at once.
 target=${CARGO_TARGET_DIR:-$PWD/target}
 if [ "$major" != "$default_major" ]; then
-    target=${CARGO_TARGET_DIR:-$PWD/target/pg$major}
+    target=${CARGO_TARGET_DIR:-$PWD/target/versions}
 fi
 # Otherwise pgrx would look for these settings in its own configuration.
 environment=$(printf 'export PG_CONFIG=%q PG_MAJOR=%q PGRX_PG_CONFIG_PATH=%q' "$PG_CONFIG" "$major" "$PG_CONFIG")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests on several major versions of PostgreSQL: the given ones, or all. With BRIEF=1, runs only the tests of
-# "scripts/test.sh brief".
+# Runs the tests on several major versions of PostgreSQL: the given ones, or all. PART selects a part of the tests, which
+# is an argument of scripts/test.sh: sql, servers or brief. Without it, all tests run on version 15, and the tests that
+# may depend on the version on the others.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -12,7 +13,6 @@ readonly upgraded_from=16
 if [ $# -eq 0 ]; then
     set -- 15 16 17 18
 fi
-tests=${BRIEF:+brief}
 tested=()
 for major in "$@"; do
     start=$SECONDS
@@ -22,18 +22,18 @@ for major in "$@"; do
     fi
     (
         export PG_CONFIG=$pg_config
-        if [ "$major" -gt "$upgraded_from" ] && [[ " ${tested[*]} " == *" $upgraded_from "* ]]; then
+        if [ "$major" = 15 ]; then
+            # With the build that users get.
+            exec scripts/test.sh "${PART:-all}"
+        fi
+        # Optimizing across all crates takes minutes, and does not depend on the version.
+        export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+        if [ "$major" -gt "$upgraded_from" ] && [ "${PART:-}" != sql ]; then
             SNOWFLAKE_ID_SECOND_PG_CONFIG=$(scripts/postgresql.sh "$upgraded_from")
             export SNOWFLAKE_ID_SECOND_PG_CONFIG
+            PG_CONFIG=$SNOWFLAKE_ID_SECOND_PG_CONFIG scripts/install.sh
         fi
-        if [ "$major" = 15 ]; then
-            # This version runs all tests, with the build that users get.
-            scripts/test.sh ${tests:+"$tests"}
-        else
-            # Optimizing across all crates takes minutes, and does not depend on the version.
-            export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
-            scripts/test.sh "${tests:-versions}"
-        fi
+        scripts/test.sh "${PART:-versions}"
         scripts/sql.sh --check # The script is the same for all versions.
     )
     tested+=("$major")
