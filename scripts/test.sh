@@ -125,16 +125,21 @@ reports=()
 # Runs tests with arguments of cargo-nextest. If all failures are about time, runs the failed tests once more, alone: see
 # scripts/junit.py. Each such second try is reported, and noted in target/second-tries.
 run_tests() {
-    local report=target/nextest/default/junit.xml again
-    rm -f "$report"
-    nextest run --test-threads "$at_a_time" "$@" || {
-        again=$(scripts/junit.py again "$report") || return
+    local again
+    run_once --test-threads "$at_a_time" "$@" || {
+        again=$(scripts/junit.py again "${reports[-1]}") || return
         printf 'SECOND TRY, because it took too long: %s\n' $again | tee -a target/second-tries
         # shellcheck disable=SC2086 # Names of tests.
-        nextest run --test-threads 1 --run-ignored all -- --exact $again || return
+        run_once --test-threads 1 --run-ignored all -- --exact $again
     }
+}
+# Runs tests, and keeps the report.
+run_once() {
+    local report=target/nextest/default/junit.xml status=0
+    rm -f "$report"
+    nextest run "$@" || status=$?
     reports+=("$work_dir/report${#reports[@]}.xml")
-    cp "$report" "${reports[-1]}"
+    cp "$report" "${reports[-1]}" && return "$status"
 }
 
 # Fails if a name selects no test.

@@ -1,8 +1,7 @@
 //! The decisions of the keeper.
 
-
-use proptest::prelude::*;
 use crate::servers::*;
+use proptest::prelude::*;
 use snowflake_id_core::keeper_plan::{GatePlan, Loss, Seen, plan};
 use snowflake_id_core::reset::{ResetRefusal, check_reset, records_before_reset};
 use snowflake_id_core::track::{Begun, Horizon, Track};

@@ -1,6 +1,5 @@
 //! The keeper's decisions for a leased identity.
 
-
 use crate::servers::*;
 use snowflake_id_core::Lease;
 use snowflake_id_core::keeper_plan::{GatePlan, Seen, plan};

@@ -5,7 +5,6 @@ use std::num::NonZeroU64;
 use proptest::prelude::*;
 use snowflake_id_core::{Field, Gate, Generator, Identity, Layout, Parts, Slot, SlotKey, Stall};
 
-
 use crate::strategies::layouts;
 
 /// A layout and parts that fit it.

@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 use snowflake_id_core::{Field, Layout};
 
-
 use crate::strategies::layouts;
 
 fn layout(text: &str) -> Layout {

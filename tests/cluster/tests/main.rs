@@ -129,6 +129,7 @@ mod registry {
     mod two_histories;
     mod vouched_for;
 }
+mod second_tries;
 mod segments {
     mod accidents;
     mod bad_names;
