@@ -100,7 +100,13 @@ server_user=postgres
 if [ "$(id -u)" -eq 0 ] && ! id "$server_user" >/dev/null 2>&1; then
     server_user=nobody
 fi
-work_dir=$(mktemp -d /tmp/snowflake_id.XXXXXX)
+# A data directory has a thousand files. Copying it in memory takes half of the time, if there is enough memory.
+memory_free=$(df --output=avail --block-size=1G /dev/shm 2>/dev/null | tail -n 1 || true)
+if [ "${memory_free:-0}" -ge 8 ] && ! findmnt --noheadings --output OPTIONS /dev/shm | grep -q noexec; then
+    work_dir=$(mktemp -d /dev/shm/snowflake_id.XXXXXX)
+else
+    work_dir=$(mktemp -d "${TMPDIR:-/tmp}/snowflake_id.XXXXXX")
+fi
 if [ "$(id -u)" -eq 0 ]; then
     chown "$server_user" "$work_dir"
 fi

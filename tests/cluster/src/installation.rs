@@ -1,11 +1,9 @@
 //! The PostgreSQL installation to use.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::successful;
+use crate::{new_dir, successful};
 
 /// The `pg_config` that the environment names.
 pub fn pg_config() -> PathBuf {
@@ -21,8 +19,7 @@ pub fn ask_pg_config(pg_config: &Path, option: &str) -> String {
 /// A copy of the installation, to which a test can add extensions: its directory, its `pg_config`, and the directory for
 /// the files of extensions.
 pub fn copied_installation() -> (tempfile::TempDir, PathBuf, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let dir = new_dir("installation.");
     // PostgreSQL finds its other files relative to its programs.
     let mut copy = Command::new("cp");
     copy.args(["-R", "--parents"]);
