@@ -232,6 +232,14 @@ pub fn while_issuing(server: &Cluster, count: i64, time: Duration) {
     eventually("more IDs", || issued() - before >= count);
 }
 
+/// Lets clients insert rows until this many more are in a table.
+pub fn wait_for_rows(server: &Cluster, table: &str, count: i64) {
+    let mut client = server.connect();
+    let mut rows = || single::<i64>(&mut client, &format!("SELECT count(*) FROM {table}"));
+    let before = rows();
+    eventually("more rows", || rows() - before >= count);
+}
+
 /// Inserts rows until it is told to stop or the server is stopped. Every fourth transaction is rolled back.
 fn insert_until(cluster: &Cluster, stop: &AtomicBool) -> HandedOut {
     let mut mine = HandedOut::default();

@@ -4,28 +4,27 @@ use harness::*;
 
 use super::events::{below_watermark, insert, server, shown, wait_until_passed, watermark};
 
+/// A server whose next IDs are five minutes ahead of its clock. All of them are in the same tick, until a change of the
+/// worker ID skips the rest of it.
+fn server_ahead(layout: &str) -> Cluster {
+    let builder = Cluster::builder().short_horizon().set("snowflake_id.layout", layout);
+    let server = server(builder.set("snowflake_id.max_ahead", "10min"));
+    server.connect().run("SELECT snowflake_advance(clock_timestamp() + interval '5 min')");
+    server
+}
+
 /// A transaction with an ID of a low worker ID is in progress, and a row with a higher ID of the same tick is committed.
 /// The worker ID then changes to a higher one. The watermark must not pass the ID of the transaction in progress, although
 /// an ID of the same tick with the new worker ID would be higher.
 #[test]
 fn a_higher_worker_id_in_the_same_tick() {
-    let server =
-        server(Cluster::builder().set("snowflake_id.layout", "js53").set("snowflake_id.max_ahead", "3s"));
+    let server = server_ahead("js53");
     let (mut client, mut slow) = (server.connect(), server.connect());
     slow.run("BEGIN");
-    let mut committed = vec![];
-    // Find two IDs of the same tick. A tick takes one second.
-    let held = eventually("two IDs in a tick", || {
-        slow.run("ROLLBACK; BEGIN");
-        let held = insert(&mut slow);
-        let id = insert(&mut client);
-        committed.push(id);
-        single::<bool>(
-            &mut client,
-            &format!("SELECT snowflake_timestamp({held}) = snowflake_timestamp({id})"),
-        )
-        .then_some(held)
-    });
+    let held = insert(&mut slow);
+    let mut committed = vec![held, insert(&mut client)];
+    let times = format!("SELECT snowflake_timestamp({held}) = snowflake_timestamp({})", committed[1]);
+    assert!(single::<bool>(&mut client, &times));
     for worker in [9, 2, 15] {
         server.change("snowflake_id.worker_id", &worker.to_string());
         eventually("the new worker ID", || {
@@ -37,8 +36,6 @@ fn a_higher_worker_id_in_the_same_tick() {
         assert!(watermark <= held, "{watermark} is above {held}, which is not committed");
     }
     slow.run("COMMIT");
-    committed.push(held);
-    committed.sort_unstable();
     wait_until_passed(&mut client, *committed.last().unwrap());
     assert_eq!(below_watermark(&mut client), committed);
 }
@@ -54,7 +51,7 @@ fn no_worker_id() {
     slow.run("BEGIN");
     let held = insert(&mut slow);
     server.change("snowflake_id.worker_id", "-1");
-    wait_for_refusal(&mut client);
+    eventually("no worker ID", || server_state(&mut client) == "no worker id");
     assert!(watermark(&mut client).unwrap() <= held);
     assert!(shown::<bool>(&mut client, "watermark IS NOT NULL AND pid IS NOT NULL"));
     slow.run("COMMIT");
@@ -74,41 +71,33 @@ fn change_worker_id(server: &Cluster, client: &mut Client, worker: i32) {
 /// have stored the watermark of the higher worker ID as their position.
 #[test]
 fn a_lower_worker_id_before_the_first_id_of_a_tick() {
-    let server = server(Cluster::builder().set("snowflake_id.max_wait", "20s"));
+    let server = server_ahead("standard");
     let mut client = server.connect();
     change_worker_id(&server, &mut client, 9);
-    client.run("SELECT snowflake_advance(clock_timestamp() + interval '3 s')");
-    let ahead = |watermark: i64| {
-        format!("SELECT snowflake_timestamp({watermark}) > clock_timestamp() + interval '1 s'")
-    };
-    let passed = eventually("a watermark in the future", || {
-        let watermark = watermark(&mut client)?;
-        single::<bool>(&mut client, &ahead(watermark)).then_some(watermark)
-    });
-    change_worker_id(&server, &mut client, 2);
-    let id = insert(&mut client);
-    assert!(passed <= id, "{id} is below the earlier watermark {passed}");
-
-    // A restart of the server, and the crash of one.
-    for (mode, worker) in [("fast", 1), ("immediate", 0)] {
-        client.run("SELECT snowflake_advance(clock_timestamp() + interval '5 s')");
+    // Then a restart of the server, and the crash of one.
+    for (event, worker, minutes) in [("reload", 2, 6), ("fast", 1, 7), ("immediate", 0, 8)] {
+        let floor = format!("clock_timestamp() + interval '{minutes} min'");
+        let floor: i64 = single(&mut client, &format!("SELECT snowflake_min_id({floor})"));
+        client.run(&format!("SELECT snowflake_advance(snowflake_timestamp({floor}))"));
         let passed = eventually("a watermark in the future", || {
-            let watermark = watermark(&mut client)?;
-            single::<bool>(&mut client, &ahead(watermark)).then_some(watermark)
+            watermark(&mut client).filter(|watermark| *watermark > floor)
         });
-        server.configure(&[("snowflake_id.worker_id", &worker.to_string())]);
-        server.restart(mode);
-        client = server.connect();
+        if event == "reload" {
+            change_worker_id(&server, &mut client, worker);
+        } else {
+            server.configure(&[("snowflake_id.worker_id", &worker.to_string())]);
+            server.restart(event);
+            client = server.connect();
+        }
         let id = wait_for_first_id(&mut client);
-        assert!(passed <= id, "{mode}: {id} is below the earlier watermark {passed}");
+        assert!(passed <= id, "{event}: {id} is below the earlier watermark {passed}");
     }
 }
 
 /// Each change of the worker ID skips the rest of a tick. After a restart, the skipped IDs can be issued.
 #[test]
 fn skipped_ids_after_a_restart() {
-    let server =
-        server(Cluster::builder().set("snowflake_id.layout", "js53").set("snowflake_id.max_ahead", "10s"));
+    let server = server_ahead("js53");
     let mut client = server.connect();
     let last = insert(&mut client);
     for worker in [9, 2, 9, 2, 9, 2, 9, 2, 9] {
