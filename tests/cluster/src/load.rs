@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use postgres::Client;
 
+use crate::time::NoteFailure;
 use crate::{Cluster, Run, assert_increasing, eventually, ids, single};
 
 /// Random numbers. A run can be repeated with its seed.
@@ -71,7 +72,13 @@ pub fn beside<R: Send, T>(
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let stop = &stop;
-        let threads: Vec<_> = clients.into_iter().map(|client| scope.spawn(move || client(stop))).collect();
+        let run = |client: _| {
+            scope.spawn(move || {
+                let _note = NoteFailure;
+                client(stop)
+            })
+        };
+        let threads: Vec<_> = clients.into_iter().map(run).collect();
         let result = {
             let _end = StopAtEnd(stop);
             event()

@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The time after which a test stops waiting for a condition.
@@ -13,6 +14,18 @@ pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The time that an operation of at most a second may take while other tests run.
 pub const SLACK: Duration = Duration::from_secs(30);
+
+/// Whether a client of the test has failed. What others wait for may then never happen, and that is not about time.
+static CLIENT_FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Notes, when it is dropped, whether its thread has failed.
+pub(crate) struct NoteFailure;
+
+impl Drop for NoteFailure {
+    fn drop(&mut self) {
+        CLIENT_FAILED.fetch_or(std::thread::panicking(), Ordering::Relaxed);
+    }
+}
 
 /// The outcome of one check of a condition.
 pub trait Answer {
@@ -87,6 +100,7 @@ fn wait_for<A: Answer>(mut ask: impl FnMut() -> A) -> Result<A::Value, String> {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
+        assert!(!CLIENT_FAILED.load(Ordering::Relaxed), "a client has failed");
         if Instant::now() >= deadline {
             return Err(error);
         }

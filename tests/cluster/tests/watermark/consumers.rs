@@ -1,6 +1,6 @@
 //! Consumers that read the rows of a table in the order of their IDs, each in its own way.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -91,8 +91,8 @@ impl Way {
         }
     }
 
-    /// Reads rows until it is told to stop and has read the last row of its table.
-    pub fn consume(self, server: &Cluster, seed: u64, stop: &AtomicBool) -> Consumed {
+    /// Reads rows until it is told to stop and has read the last row of its table. Counts how often it finds rows.
+    pub fn consume(self, server: &Cluster, seed: u64, found: &AtomicU64, stop: &AtomicBool) -> Consumed {
         let mut random = Random::of(seed);
         let mut ids = Vec::new();
         let mut client = None;
@@ -118,6 +118,7 @@ impl Way {
                     if !is_last || !read.is_empty() {
                         progressed = Instant::now();
                     }
+                    found.fetch_add(u64::from(!read.is_empty()), Ordering::Relaxed);
                     ids.extend(read);
                 }
                 // Serialization failures, or an accident of the server.
@@ -154,9 +155,7 @@ impl Way {
         );
         const IN_ORDER: &str = "SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off";
         match self {
-            Way::Naive => {
-                all(client, &format!("SELECT id FROM events WHERE id > {cursor} ORDER BY id LIMIT 200"))
-            }
+            Way::Naive => all(client, &format!("SELECT id FROM events WHERE id > {cursor} ORDER BY id")),
             Way::InOneStatement | Way::Partitions => all(client, &from(cursor)),
             Way::OfLayout => all(client, &recommended(cursor, "snowflake_watermark('js53')")),
             Way::InSecondStatement => {

@@ -66,20 +66,19 @@ pub const SETTINGS: Settings = &[
     ("min_parallel_table_scan_size", "0"),
 ];
 
-/// Returns a server with the tables for [`Writer`]s and consumers.
+/// Returns a server with the tables for [`Writer`]s and consumers. Table `parted` has a partition for each second of the
+/// first quarter of a minute.
 pub fn server(builder: Builder) -> Cluster {
     let cluster = builder.worker(1).settings(SETTINGS).start();
     let mut client = cluster.connect();
     client.run(TABLES);
     wait_for_first_id(&mut client);
-    // Partitions for the next minutes, of a few seconds each.
-    for part in 0..60 {
-        client.run(&format!(
-            "DO $$ BEGIN EXECUTE format('CREATE TABLE parted_{part} PARTITION OF parted FOR VALUES FROM (%s) TO (%s)',
-                 snowflake_min_id(date_trunc('minute', now()) + {part} * interval '5 s'),
-                 snowflake_min_id(date_trunc('minute', now()) + ({part} + 1) * interval '5 s')); END $$"
-        ));
-    }
+    client.run(
+        "DO $$ BEGIN FOR part IN 0 .. 15 LOOP
+             EXECUTE format('CREATE TABLE parted_%s PARTITION OF parted FOR VALUES FROM (%s) TO (%s)', part,
+                 snowflake_min_id(now() + part * interval '1 s'), snowflake_min_id(now() + (part + 1) * interval '1 s'));
+         END LOOP; END $$",
+    );
     cluster
 }
 
