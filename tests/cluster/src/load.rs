@@ -72,13 +72,13 @@ pub fn beside<R: Send, T>(
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let stop = &stop;
-        let run = |client: _| {
+        let threads = clients.into_iter().map(|client| {
             scope.spawn(move || {
                 let _note = NoteFailure;
                 client(stop)
             })
-        };
-        let threads: Vec<_> = clients.into_iter().map(run).collect();
+        });
+        let threads: Vec<_> = threads.collect();
         let result = {
             let _end = StopAtEnd(stop);
             event()

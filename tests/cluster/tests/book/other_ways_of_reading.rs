@@ -21,14 +21,14 @@ fn transaction_ids() {
     let early: i64 = single(&mut writer, "SELECT snowflake_nextval()");
     let late: i64 = single(&mut client, "INSERT INTO rows DEFAULT VALUES RETURNING id");
     let mut read = |order: &str| ids(&mut client, &format!("SELECT id FROM rows WHERE {order}"));
-    eventually("the late ID", || read(&format!("id > 0 AND {condition} ORDER BY id")) == [late]);
+    all_arrive("the late ID", || read(&format!("id > 0 AND {condition} ORDER BY id")) == [late]);
     assert_eq!(read("id > 0 AND id < (SELECT snowflake_watermark()) ORDER BY id"), [0_i64; 0]);
     writer.run(&format!("INSERT INTO rows (id) VALUES ({early}); COMMIT"));
 
     assert_eq!(read(&format!("id > {late} AND {condition} ORDER BY id")), [0_i64; 0]);
     let position = format!("((SELECT tx FROM rows WHERE id = {late}), {late})");
     let by_transaction = by_transaction.trim_start_matches("WHERE ").replace("($1, $2)", &position);
-    eventually("the row", || read(&by_transaction) == [early]);
+    all_arrive("the row", || read(&by_transaction) == [early]);
     let by_id = "id > 0 AND id < (SELECT snowflake_watermark()) ORDER BY id";
-    eventually("the watermark", || read(by_id) == [early, late]);
+    all_arrive("both rows", || read(by_id) == [early, late]);
 }

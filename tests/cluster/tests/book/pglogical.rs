@@ -1,14 +1,11 @@
 //! Several writers with pglogical on PostgreSQL 15, as docs/how-to/several-writers.md describes, with Debian's package.
 
-use std::thread;
-use std::time::Duration;
-
 use harness::book::read;
 use harness::examples::{block_at, query_at};
 use harness::installation::installation_with;
 use harness::*;
 
-use super::several_writers::{NAMES, assert_same_rows, renamed, run_for, written};
+use super::several_writers::{NAMES, assert_same_rows, renamed, run_for, some_rows, written};
 
 /// The directory in which `postgresql-15-pglogical` is unpacked: see scripts/test.sh.
 const PGLOGICAL: &str = "SNOWFLAKE_ID_PGLOGICAL";
@@ -29,7 +26,7 @@ fn three_servers_with_pglogical() {
     let settings: Vec<_> = lines.map(|line| line.trim().split_once(" = ").unwrap()).collect();
     assert!(settings.len() >= 6, "{settings:?}");
     let server = || {
-        let start = fleet.server().of(&pg_config);
+        let start = fleet.server().of(&pg_config).set("wal_retrieve_retry_interval", "100ms");
         settings
             .iter()
             .fold(start, |server, (name, value)| server.set(name, value.trim_matches('\'')))
@@ -51,8 +48,7 @@ fn three_servers_with_pglogical() {
         }
     }
     let all = servers.each_ref();
-    let orders = written(&all, "orders", || thread::sleep(Duration::from_secs(2)));
-    assert!(orders.len() > 300, "only {} rows", orders.len());
+    let orders = written(&all, "orders", || some_rows(&all));
     assert_same_rows(&all, "orders", &orders);
     println!("{} rows on three servers, no ID repeated", orders.len());
     for server in all {

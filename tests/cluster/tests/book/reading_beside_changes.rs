@@ -1,9 +1,7 @@
 //! Changes of a table beside its readers: cases of docs/how-to/reading-in-order.md that the watermark does not cover,
 //! and what the page advises. Each test first shows that rows are skipped without the advice.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use harness::*;
 
@@ -11,19 +9,22 @@ use super::reading_in_order::{INTO_OUTBOX, PAGE, assert_all_read, exporter, serv
 
 const READ: &str = "id < (SELECT snowflake_watermark()) ORDER BY id";
 
-/// A server with a table that has a partition for each topic `a`, `b`, .. of the list.
-fn server(topics: &[&str]) -> Cluster {
+fn server() -> Cluster {
     let server = Cluster::builder().worker(1).start();
-    let mut client = server.connect();
-    wait_for_first_id(&mut client);
+    wait_for_first_id(&mut server.connect());
+    server
+}
+
+/// Creates a table anew, which has a partition for each topic of the list.
+fn create_events(client: &mut Client, topics: &[&str]) {
     client.run(
-        "CREATE TABLE events (id bigint NOT NULL DEFAULT snowflake_nextval(), topic text NOT NULL)
+        "DROP TABLE IF EXISTS events CASCADE;
+         CREATE TABLE events (id bigint NOT NULL DEFAULT snowflake_nextval(), topic text NOT NULL)
              PARTITION BY LIST (topic)",
     );
     for topic in topics {
         client.run(&partition_of(topic));
     }
-    server
 }
 
 fn partition_of(topic: &str) -> String {
@@ -36,41 +37,46 @@ fn wait_for_event(client: &mut Client, event: &str) {
     eventually(event, || single::<bool>(client, &query));
 }
 
+/// Waits until the watermark has passed all rows of the table.
+fn wait_for_watermark(client: &mut Client, table: &str) {
+    let query = format!("SELECT max(id) < snowflake_watermark() FROM {table}");
+    eventually("the watermark", || single::<Option<bool>>(client, &query) == Some(true));
+}
+
 /// Adds a partition while the query of a reader is planned, and inserts rows into the new partition and then into the
-/// old one. Returns the number of rows that the reader skips.
-fn skipped_beside(add_partition: &str) -> usize {
-    let server = server(&["a"]);
-    let (mut reader, mut other) = (server.connect(), server.connect());
+/// old one. The query goes on when that is done, or waits for the reader. Returns the number of rows that the reader
+/// skips.
+fn skipped_beside(server: &Cluster, add_partition: &str) -> usize {
+    let (mut reader, mut other, mut writer) = (server.connect(), server.connect(), server.connect());
+    create_events(&mut other, &["a"]);
     // The planner calls a stable function to estimate how many rows are selected, if there are statistics.
     other.run(
         "INSERT INTO events (topic) SELECT 'a' FROM generate_series(1, 100);
          ANALYZE events;
          DELETE FROM events;
-         CREATE FUNCTION plan_slowly() RETURNS bigint STABLE LANGUAGE plpgsql
-             AS 'BEGIN PERFORM pg_sleep(3); RETURN 0; END'",
+         CREATE OR REPLACE FUNCTION plan_slowly() RETURNS bigint STABLE LANGUAGE plpgsql
+             AS 'BEGIN PERFORM pg_advisory_lock_shared(1); PERFORM pg_advisory_unlock_shared(1); RETURN 0; END';
+         SELECT pg_advisory_lock(1)",
     );
-    // Sessions that read the watermark often, so that the reader's call has a recent answer.
-    let samples = |stop: &AtomicBool| {
-        let mut client = server.connect();
-        while !stop.load(Ordering::Relaxed) {
-            client.run("SELECT snowflake_watermark()");
-            thread::sleep(Duration::from_millis(5));
-        }
-    };
-    let (_, mut read) = beside([samples], || {
-        thread::scope(|scope| {
-            let first = scope.spawn(|| {
-                ids(&mut reader, &format!("SELECT id FROM events WHERE id > plan_slowly() AND {READ}"))
-            });
-            wait_for_event(&mut other, "PgSleep");
-            let mut writer = server.connect();
+    let mut read = thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            ids(&mut reader, &format!("SELECT id FROM events WHERE id > plan_slowly() AND {READ}"))
+        });
+        wait_for_event(&mut other, "advisory");
+        let writes = scope.spawn(|| {
             writer.run(add_partition);
             writer.run("INSERT INTO events (topic) VALUES ('b'); INSERT INTO events (topic) VALUES ('a')");
-            first.join().unwrap()
-        })
+        });
+        let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'relation')";
+        eventually("the writer", || writes.is_finished() || single::<bool>(&mut other, waits));
+        if writes.is_finished() {
+            wait_for_watermark(&mut other, "events");
+        }
+        other.run("SELECT pg_advisory_unlock(1)");
+        first.join().unwrap()
     });
     let written = ids(&mut other, "SELECT id FROM events ORDER BY id");
-    eventually("the last row", || {
+    all_arrive("the last row", || {
         let position = read.last().copied().unwrap_or(0);
         read.extend(ids(&mut other, &format!("SELECT id FROM events WHERE id > {position} AND {READ}")));
         read.last() == written.last()
@@ -84,22 +90,20 @@ fn a_partition_is_added() {
     let attach = "CREATE TABLE events_b (LIKE events INCLUDING ALL);
                   ALTER TABLE events ATTACH PARTITION events_b FOR VALUES IN ('b')";
     assert!(PAGE.contains("`LOCK TABLE events`") && PAGE.contains("`CREATE TABLE .. PARTITION OF`"));
-    assert_eq!(skipped_beside(attach), 1);
-    assert_eq!(skipped_beside(&format!("BEGIN; LOCK TABLE events; {attach}; COMMIT")), 0);
-    assert_eq!(skipped_beside(&partition_of("b")), 0);
+    let server = server();
+    assert_eq!(skipped_beside(&server, attach), 1);
+    assert_eq!(skipped_beside(&server, &format!("BEGIN; LOCK TABLE events; {attach}; COMMIT")), 0);
+    assert_eq!(skipped_beside(&server, &partition_of("b")), 0);
 }
 
 /// Runs statements of a reader beside a command that rewrites a partition. Returns how many of two rows the last one
 /// returns.
-fn read_beside_rewrite(prepare: &str, statements: &[&str]) -> usize {
-    let server = server(&["a", "b"]);
-    let (mut reader, mut other) = (server.connect(), server.connect());
+fn read_beside_rewrite(server: &Cluster, prepare: &str, statements: &[&str]) -> usize {
+    let (mut reader, mut other, mut writer) = (server.connect(), server.connect(), server.connect());
+    create_events(&mut other, &["a", "b"]);
     reader.run(prepare);
     other.run("INSERT INTO events (topic) VALUES ('b'); INSERT INTO events (topic) VALUES ('a')");
-    eventually("the watermark", || {
-        single::<bool>(&mut other, "SELECT max(id) < snowflake_watermark() FROM events")
-    });
-    let mut writer = server.connect();
+    wait_for_watermark(&mut other, "events");
     writer.run("BEGIN; ALTER TABLE events_b SET UNLOGGED");
     thread::scope(|scope| {
         let read = scope.spawn(|| {
@@ -118,14 +122,15 @@ fn read_beside_rewrite(prepare: &str, statements: &[&str]) -> usize {
 fn a_partition_is_rewritten() {
     const LOCK: &str = "BEGIN; LOCK TABLE events IN ACCESS SHARE MODE";
     assert!(PAGE.contains("LOCK TABLE outbox IN ACCESS SHARE MODE"));
+    let server = server();
     let prepare = format!("PREPARE read AS SELECT id FROM events WHERE {READ}");
-    assert_eq!(read_beside_rewrite(&prepare, &["EXECUTE read"]), 1);
-    assert_eq!(read_beside_rewrite(&prepare, &[LOCK, "EXECUTE read"]), 2);
+    assert_eq!(read_beside_rewrite(&server, &prepare, &["EXECUTE read"]), 1);
+    assert_eq!(read_beside_rewrite(&server, &prepare, &[LOCK, "EXECUTE read"]), 2);
 
     let view = format!("CREATE MATERIALIZED VIEW copy AS SELECT id FROM events WHERE {READ} WITH NO DATA");
     let (refresh, read) = ("REFRESH MATERIALIZED VIEW copy", "SELECT id FROM copy");
-    assert_eq!(read_beside_rewrite(&view, &[refresh, read]), 1);
-    assert_eq!(read_beside_rewrite(&view, &[LOCK, refresh, read]), 2);
+    assert_eq!(read_beside_rewrite(&server, &view, &[refresh, read]), 1);
+    assert_eq!(read_beside_rewrite(&server, &view, &[LOCK, refresh, read]), 2);
 }
 
 /// The export waits for a command that rewrites the table. It must not find the table empty.
@@ -134,10 +139,7 @@ fn an_export_while_the_table_is_rewritten() {
     let server = server_with_outbox();
     let mut client = server.connect();
     client.run(INTO_OUTBOX);
-    let last: i64 = single(&mut client, "SELECT max(id) FROM outbox");
-    eventually("the watermark", || {
-        single::<bool>(&mut client, &format!("SELECT snowflake_watermark() > {last}"))
-    });
+    wait_for_watermark(&mut client, "outbox");
     let mut other = server.connect();
     other.run("BEGIN; ALTER TABLE outbox ALTER topic TYPE varchar(50)");
     let mut export = exporter(&server);

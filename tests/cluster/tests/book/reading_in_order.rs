@@ -2,6 +2,7 @@
 //! comment that says where it is run. Afterwards, each committed row was read exactly once, and in order.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 use std::{fs, thread};
 
@@ -15,10 +16,10 @@ pub const INTO_OUTBOX: &str =
     "INSERT INTO outbox (topic) SELECT 'topic ' || (100 * random())::int FROM generate_series(1, 3)";
 pub const INTO_EVENTS: &str = "INSERT INTO events (what) SELECT 'x' FROM generate_series(1, 3)";
 
-/// How long the sessions write.
-pub const A_WHILE: Duration = Duration::from_secs(4);
-/// How long a reader waits if there are no rows. The page says 100 ms.
-const MOMENT: Duration = Duration::from_millis(1);
+/// How many rows the sessions write.
+pub const SOME_ROWS: i64 = 600;
+/// How long a reader waits before it reads again. The page says 100 ms.
+const MOMENT: Duration = Duration::from_millis(4);
 
 /// The blocks of the page that are run at a place.
 pub fn blocks_of(place: &'static str) -> impl Iterator<Item = &'static str> {
@@ -71,14 +72,16 @@ pub fn writers<'a>(
     })
 }
 
-/// Runs readers while sessions write. Each reader gets a value that becomes true when nothing is written any more.
+/// Runs readers while sessions write to a table. Each reader gets a value that becomes true when nothing is written any
+/// more.
 pub fn read_beside<R: Send>(
     server: &Cluster,
-    insert: &str,
+    table: &str,
     readers: impl IntoIterator<Item = impl FnOnce(&AtomicBool) -> R + Send>,
 ) -> Vec<R> {
+    let insert = if table == "outbox" { INTO_OUTBOX } else { INTO_EVENTS };
     let read = beside(readers, || {
-        beside(writers(server, insert), || thread::sleep(A_WHILE));
+        beside(writers(server, insert), || wait_for_rows(server, table, SOME_ROWS));
     });
     read.0
 }
@@ -113,10 +116,9 @@ pub fn repeat(is_written: &AtomicBool, mut round: impl FnMut() -> Option<Vec<i64
         let is_last = is_written.load(Ordering::Relaxed);
         match round() {
             Some(rows) if rows.is_empty() && is_last => return all,
-            Some(rows) if rows.is_empty() => thread::sleep(MOMENT),
-            Some(rows) => all.extend(rows),
-            None => thread::sleep(MOMENT),
+            rows => all.extend(rows.unwrap_or_default()),
         }
+        thread::sleep(MOMENT);
     }
 }
 
@@ -169,7 +171,8 @@ fn the_problem_in_two_sessions() {
     run_block(&mut sessions[0], view);
 }
 
-/// Two instances of a consumer, and one that does not use the watermark, which loses rows.
+/// Two instances of a consumer, and one that does not use the watermark. It skips the rows of a transaction that commits
+/// after it has read rows with higher IDs.
 #[test]
 fn an_outbox() {
     let server = server_with_outbox();
@@ -190,7 +193,17 @@ fn an_outbox() {
     };
     let consumers =
         [consumer("mail", correct.clone()), consumer("mail", correct), consumer("careless", careless)];
-    let read = read_beside(&server, INTO_OUTBOX, consumers);
+    let (read, ()) = beside(consumers, || {
+        let (mut slow, mut client) = (server.connect(), server.connect());
+        slow.run(&format!("BEGIN; {INTO_OUTBOX}"));
+        beside(writers(&server, INTO_OUTBOX), || {
+            let last = ids(&mut client, &format!("{INTO_OUTBOX} RETURNING id"))[2];
+            let has_read = format!("SELECT position >= {last} FROM consumer WHERE name = 'careless'");
+            eventually("the careless consumer", || single::<bool>(&mut client, &has_read));
+            slow.run("COMMIT");
+            wait_for_rows(&server, "outbox", SOME_ROWS);
+        });
+    });
 
     let written = written(&server, "outbox");
     for rows in &read {
@@ -243,7 +256,7 @@ fn consumers_that_share_the_rows() {
             })
         }
     });
-    let read = read_beside(&server, INTO_OUTBOX, consumers);
+    let read = read_beside(&server, "outbox", consumers);
     for rows in &read {
         assert!(!rows.is_empty());
         assert_increasing(rows);
@@ -280,13 +293,13 @@ fn an_incremental_export() {
     let mut export = exporter(&server);
     let mut all = Vec::new();
     beside(writers(&server, INTO_OUTBOX), || {
-        for _ in 0..20 {
+        for _ in 0..10 {
             all.extend(export().unwrap_or_default());
-            thread::sleep(A_WHILE / 20);
+            wait_for_rows(&server, "outbox", SOME_ROWS / 10);
         }
     });
     let mut client = server.connect();
-    eventually("all rows", || {
+    all_arrive("all rows", || {
         all.extend(export().unwrap_or_default());
         is_read(&mut client, "outbox", all.last().copied().unwrap_or(0))
     });
@@ -304,14 +317,16 @@ fn a_feed() {
     let [first] = &steps("the first page")[..] else { panic!() };
     let [older] = &steps("each older page")[..] else { panic!() };
     let [newer] = &steps("newer rows")[..] else { panic!() };
+    let (begun, begins) = mpsc::channel();
     let user = |stop: &AtomicBool| {
         let mut client = server.connect();
-        thread::sleep(A_WHILE / 4);
+        wait_for_rows(&server, "outbox", SOME_ROWS);
         let mut rows = eventually("the first page", || {
             let rows = first_column(client.query(first, &[]).unwrap());
             (!rows.is_empty()).then_some(rows)
         });
         rows.reverse();
+        begun.send(()).unwrap();
         let newest = repeat(stop, || {
             let page = first_column(client.query(older, &[&rows[0]]).unwrap());
             page.into_iter().for_each(|id| rows.insert(0, id));
@@ -323,7 +338,12 @@ fn a_feed() {
         assert!(newest.len() > 100);
         rows
     };
-    let read = read_beside(&server, INTO_OUTBOX, [user]);
+    let (read, ()) = beside([user], || {
+        beside(writers(&server, INTO_OUTBOX), || {
+            begins.recv().unwrap();
+            wait_for_rows(&server, "outbox", SOME_ROWS);
+        });
+    });
     assert_all_read(&read[0], &server, "outbox");
 }
 
@@ -356,7 +376,7 @@ fn after_a_reset() {
     wait_for_first_id(&mut client);
     client.run(INTO_OUTBOX);
     let mut rows = Vec::new();
-    eventually("the rows", || {
+    all_arrive("the rows", || {
         rows.extend(consume(&mut client, &consumer, "mail").1);
         rows.len() == 3
     });
@@ -369,7 +389,7 @@ fn after_a_reset() {
     assert!(consume(&mut client, &consumer, "mail").1.is_empty());
     client.run(blocks_of("after a reset").next().unwrap());
     let mut after = Vec::new();
-    eventually("the new rows", || {
+    all_arrive("the new rows", || {
         after.extend(consume(&mut client, &consumer, "mail").1);
         after.len() == 3
     });

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
-use std::thread;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use harness::examples::block_at;
 use harness::*;
@@ -41,7 +42,7 @@ fn on_a_standby() {
             (!rows.is_empty() || is_read(&mut there, "outbox", position)).then_some(rows)
         })
     };
-    let read = read_beside(&primary, INTO_OUTBOX, [reader]);
+    let read = read_beside(&primary, "outbox", [reader]);
     assert_all_read(&read[0], &primary, "outbox");
 
     primary.connect().run(blocks_of("on each server").next().unwrap());
@@ -58,7 +59,7 @@ fn on_a_standby() {
             (!rows.is_empty() || is_read(&mut there, "events", position)).then_some(rows)
         })
     };
-    let read = read_beside(&primary, INTO_EVENTS, [reader]);
+    let read = read_beside(&primary, "events", [reader]);
     assert_all_read(&read[0], &primary, "events");
 }
 
@@ -77,7 +78,7 @@ fn rows_of_several_servers() {
         server.connect().run(blocks_of("on each server").next().unwrap());
         server
     });
-    let here = Cluster::builder().extensions(&[]).start();
+    let here = Cluster::builder().set("wal_retrieve_retry_interval", "100ms").extensions(&[]).start();
     here.connect().run(blocks_of("on the server that collects").next().unwrap());
     let subscribe: BTreeMap<&str, String> = ["alpha", "beta"]
         .iter()
@@ -95,14 +96,16 @@ fn rows_of_several_servers() {
     let is_ready = &steps("on the server that collects, until the result is true")[0];
     let [begin, lock, read, advance, commit] = &steps("the reader")[..] else { panic!() };
 
+    let (begun, begins) = mpsc::channel();
     let readers = [("alpha", &alpha), ("beta", &beta)].map(|(name, server)| {
-        let (here, subscribe) = (&here, &subscribe);
+        let (here, subscribe, begun) = (&here, &subscribe, begun.clone());
         move |stop: &AtomicBool| {
             let (mut there, mut client) = (server.connect(), here.connect());
             // The rows that exist already are copied.
             there.run(INTO_EVENTS);
             client.run(&subscribe[name]);
             eventually("the first copies", || single::<bool>(&mut client, is_ready));
+            begun.send(()).unwrap();
             repeat(stop, || {
                 there.run(store);
                 client.run(begin);
@@ -118,7 +121,11 @@ fn rows_of_several_servers() {
     });
     let (read, ()) = beside(readers, || {
         let writers: Vec<_> = writers(&alpha, INTO_EVENTS).chain(writers(&beta, INTO_EVENTS)).collect();
-        beside(writers, || thread::sleep(2 * A_WHILE));
+        beside(writers, || {
+            begins.iter().take(2).for_each(drop);
+            wait_for_rows(&alpha, "events", SOME_ROWS);
+            wait_for_rows(&beta, "events", SOME_ROWS);
+        });
     });
     assert_all_read(&read[0], &alpha, "events");
     assert_all_read(&read[1], &beta, "events");
@@ -181,7 +188,7 @@ fn rows_of_several_writers() {
     });
     let (read, ()) = beside(readers, || {
         let writers: Vec<_> = servers.iter().flat_map(|server| writers(server, INTO_EVENTS)).collect();
-        beside(writers, || thread::sleep(A_WHILE));
+        beside(writers, || servers.iter().for_each(|server| while_issuing(server, SOME_ROWS, Duration::ZERO)));
     });
     assert_eq!(read.len(), 9);
     for (server, name) in all() {

@@ -10,8 +10,6 @@ use harness::examples::{block_at, query_at, run_block};
 use harness::*;
 use postgres::types::PgLsn;
 
-const SOME_TIME: Duration = Duration::from_secs(2);
-
 /// Three servers that lease their worker IDs, and the page.
 struct Site {
     fleet: Fleet,
@@ -27,6 +25,7 @@ impl Site {
                 ("max_replication_slots", "20"),
                 ("max_logical_replication_workers", "20"),
                 ("max_worker_processes", "40"),
+                ("wal_retrieve_retry_interval", "100ms"),
             ])
             .start()
     }
@@ -82,6 +81,11 @@ pub fn renamed(text: &str, name: &str, from: &str) -> String {
 
 pub const NAMES: [&str; 3] = ["alpha", "beta", "gamma"];
 
+/// Lets clients of the servers insert some rows on each.
+pub fn some_rows(servers: &[&Cluster]) {
+    servers.iter().for_each(|server| while_issuing(server, 150, Duration::ZERO));
+}
+
 /// Inserts and changes rows on the servers during an event. Returns the IDs of the committed rows.
 pub fn written(servers: &[&Cluster], table: &str, event: impl FnOnce()) -> Vec<i64> {
     let clients = servers.iter().flat_map(|server| {
@@ -99,6 +103,7 @@ pub fn written(servers: &[&Cluster], table: &str, event: impl FnOnce()) -> Vec<i
                         .execute(&format!("UPDATE {table} SET {columns} = 'changed' WHERE id = $1"), &[&inserted[0]])
                         .unwrap();
                     mine.extend(inserted);
+                    thread::sleep(Duration::from_millis(2));
                 }
                 mine
             }
@@ -115,7 +120,7 @@ pub fn assert_same_rows(servers: &[&Cluster], table: &str, all: &[i64]) {
     for server in servers {
         let mut client = server.connect();
         let query = format!("SELECT id FROM {table}");
-        eventually("all rows", || ids(&mut client, &query).len() >= all.len());
+        all_arrive("all rows", || ids(&mut client, &query).len() >= all.len());
         let found: BTreeSet<i64> = ids(&mut client, &query).into_iter().collect();
         assert_eq!(found, expected);
     }
@@ -123,7 +128,7 @@ pub fn assert_same_rows(servers: &[&Cluster], table: &str, all: &[i64]) {
     let digests = || -> BTreeSet<String> {
         servers.iter().map(|server| single(&mut server.connect(), &digest)).collect()
     };
-    eventually("the changes", || digests().len() == 1);
+    all_arrive("the changes", || digests().len() == 1);
 }
 
 #[test]
@@ -140,7 +145,7 @@ fn rows_are_written_on_all_servers() {
     }
     site.run(&alpha, "on server alpha", all);
     site.run(&beta, "on server beta", all);
-    let mut orders = written(&[&alpha, &beta], "orders", || thread::sleep(SOME_TIME));
+    let mut orders = written(&[&alpha, &beta], "orders", || some_rows(&[&alpha, &beta]));
     assert_same_rows(&[&alpha, &beta], "orders", &orders);
 
     // A table that has rows.
@@ -150,14 +155,16 @@ fn rows_are_written_on_all_servers() {
     );
     site.run(&alpha, "on server alpha, which has the rows", all);
     let mut customers = written(&[&alpha], "customers", || {
-        thread::sleep(SOME_TIME / 4);
+        wait_for_rows(&alpha, "customers", 50);
         site.run(&beta, "on server beta, with an empty table", all);
         site.wait_until_ready(&beta, "on server beta, until the result is true");
     });
     customers.extend(1..=1000);
     site.run(&beta, "on server beta, which has all rows", all);
     site.run(&alpha, "on server alpha, without a copy", all);
-    customers.extend(written(&[&alpha, &beta], "customers", || thread::sleep(SOME_TIME / 2)));
+    customers.extend(written(&[&alpha, &beta], "customers", || {
+        some_rows(&[&alpha, &beta]);
+    }));
     assert_same_rows(&[&alpha, &beta], "customers", &customers);
 
     // A new server, then one that replaces it after its loss. Meanwhile, alpha is written to.
@@ -168,7 +175,7 @@ fn rows_are_written_on_all_servers() {
             beta.connect().run("ALTER SUBSCRIPTION beta_from_gamma DISABLE");
             let last = ids(&mut lost.connect(), "INSERT INTO orders (item) VALUES ('late') RETURNING id");
             let received = format!("SELECT count(*) > 0 FROM orders WHERE id = {}", last[0]);
-            eventually("the row", || single::<bool>(&mut alpha.connect(), &received));
+            all_arrive("the row", || single::<bool>(&mut alpha.connect(), &received));
             let worker = leased_worker(&lost);
             lost.stop_server("immediate");
             drop(lost);
@@ -196,9 +203,7 @@ fn rows_are_written_on_all_servers() {
         }));
         site.run(&alpha, "on server alpha, when gamma is ready", all);
         site.run(&beta, "on server beta, when gamma is ready", all);
-        let more = written(&all, "orders", || thread::sleep(SOME_TIME));
-        assert!(more.len() > 300, "only {} rows", more.len());
-        orders.extend(more);
+        orders.extend(written(&all, "orders", || some_rows(&all)));
         assert_same_rows(&all, "orders", &orders);
         assert_same_rows(&all, "customers", &customers);
         println!("round {round}: {} rows, no ID repeated", orders.len() + customers.len());
@@ -237,7 +242,7 @@ fn all_tables_of_three_servers() {
              INSERT INTO snowflake_mask_key (name, key) VALUES ('orders', '\\x000102030405060708090a0b0c0d0e0f');
              SELECT snowflake_grant_segment('orders', 'shop')",
         );
-        thread::sleep(SOME_TIME);
+        some_rows(&all);
     });
     assert_same_rows(&all, "orders", &orders);
     assert_distinct(&all.map(|server| i64::from(leased_worker(server))));
