@@ -196,10 +196,11 @@ fn examples_for_administrators() {
 fn examples_of_the_other_pages() {
     let cluster = Cluster::builder().worker(1).start();
     single::<i64>(&mut cluster.connect(), "SELECT snowflake_nextval()");
+    cluster.connect().run("CREATE DATABASE empty");
+    cluster.connect_to("empty").run("CREATE EXTENSION snowflake_id");
     for (page, text, at_least) in PAGES {
-        cluster.connect().run(&format!("CREATE DATABASE {page}"));
+        cluster.connect().run(&format!("CREATE DATABASE {page} TEMPLATE empty"));
         let mut client = cluster.connect_to(page);
-        client.run("CREATE EXTENSION snowflake_id");
         let checked = run_examples(&mut client, text);
         assert!(checked >= at_least, "{page}: only {checked} results were checked");
     }

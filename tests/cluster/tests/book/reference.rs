@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use harness::book::{files, quoted, read, rows};
+use harness::examples::blocks;
 use harness::*;
 
 /// Objects that are not for users: parts of other objects, and functions that views, triggers and the planner call.
@@ -85,18 +86,24 @@ fn functions_of_the_reference(page: &str) -> Functions {
 }
 
 #[test]
-fn functions() {
+fn objects_and_settings() {
     let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    functions(&mut client);
+    settings(&mut client);
+    views_and_tables(&mut client);
+    registry(&mut client);
+}
+
+fn functions(client: &mut Client) {
     let condition = format!(
         "p.proname !~ '^({PARTS})$' AND 'snowflake'::regtype <> ALL (p.proargtypes::oid[] || p.prorettype)"
     );
-    let functions = functions_of_the_catalogs(&mut cluster.connect(), "snowflake_id", &condition);
+    let functions = functions_of_the_catalogs(client, "snowflake_id", &condition);
     assert_eq!(functions_of_the_reference(&read("docs/reference/functions.md")), functions);
 
     let pages: String = files("docs", ".md").iter().map(|path| read(path)).collect();
-    let blocks =
-        pages.split("```sql\n").skip(1).map(|rest| rest.split_once("```").expect("an open code block").0);
-    let examples: String = blocks.collect();
+    let examples: String = blocks(&pages).collect();
     for name in functions.keys() {
         assert!(examples.contains(&format!("{name}(")), "{name} has no example");
     }
@@ -116,14 +123,12 @@ fn in_milliseconds(value: &str) -> String {
     format!("{}", number.parse::<f64>().unwrap() * factor)
 }
 
-#[test]
-fn settings() {
-    let cluster = Cluster::builder().worker(1).start();
+fn settings(client: &mut Client) {
     let query = "SELECT name, CASE context WHEN 'sighup' THEN 'reload' WHEN 'postmaster' THEN 'restart'
                      WHEN 'user' THEN 'any user' WHEN 'internal' THEN 'never' ELSE context END,
                      CASE context WHEN 'internal' THEN '' ELSE boot_val END, coalesce(min_val || ', ' || max_val, '')
                  FROM pg_settings WHERE name LIKE 'snowflake\\_id.%'";
-    let settings = cluster.connect().query(query, &[]).unwrap();
+    let settings = client.query(query, &[]).unwrap();
     let settings: BTreeSet<[String; 4]> =
         settings.iter().map(|row| std::array::from_fn(|column| row.get(column))).collect();
 
@@ -164,27 +169,22 @@ fn columns_of_the_reference(page: &str) -> BTreeSet<String> {
     columns
 }
 
-#[test]
-fn views_and_tables() {
-    let cluster = Cluster::builder().worker(1).start();
+fn views_and_tables(client: &mut Client) {
     let condition = "c.relkind IN ('v', 'r') AND c.relnamespace <> 'snowflake_internal'::regnamespace";
-    let columns = columns_of_the_catalogs(&mut cluster.connect(), "snowflake_id", condition);
+    let columns = columns_of_the_catalogs(client, "snowflake_id", condition);
     assert_eq!(columns_of_the_reference(&read("docs/reference/views.md")), columns);
 }
 
 /// Functions for other roles run with the privileges of the owner.
-#[test]
-fn registry() {
-    let cluster = Cluster::builder().worker(1).start();
-    let mut client = cluster.connect();
+fn registry(client: &mut Client) {
     client.run("CREATE EXTENSION snowflake_id_registry");
     let page = read("docs/reference/registry.md");
     let (functions, views) = page.split_once("\n## `").unwrap();
     let called = "p.prosecdef AND p.prorettype <> 'trigger'::regtype";
-    let called = functions_of_the_catalogs(&mut client, "snowflake_id_registry", called);
+    let called = functions_of_the_catalogs(client, "snowflake_id_registry", called);
     assert_eq!(functions_of_the_reference(functions), called);
 
-    let columns = columns_of_the_catalogs(&mut client, "snowflake_id_registry", "c.relkind = 'v'");
+    let columns = columns_of_the_catalogs(client, "snowflake_id_registry", "c.relkind = 'v'");
     assert_eq!(columns_of_the_reference(&format!("\n## `{views}")), columns);
 }
 
@@ -217,7 +217,7 @@ fn errors() {
         .collect();
     assert_eq!(codes.keys().copied().collect::<BTreeSet<_>>(), raised.iter().map(String::as_str).collect());
 
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = Cluster::builder().start();
     let mut client = cluster.connect();
     for (name, code) in codes {
         let error =
