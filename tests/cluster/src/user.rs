@@ -53,7 +53,8 @@ pub fn give_to_server_user(path: &Path) {
 pub fn as_server_user(program: &Path) -> Command {
     let mut command = Command::new(program);
     if let Some(user) = server_user() {
-        command.uid(user.uid).gid(user.gid);
+        // It may not read the home directory of root, in which libpq looks for certificates.
+        command.uid(user.uid).gid(user.gid).env("HOME", work_dir());
     }
     command
 }

@@ -286,8 +286,6 @@ fn long_transactions() {
     };
     other.run("BEGIN; SELECT FROM accounts LIMIT 1");
     gives_up(&mut client, "adding new columns to public.accounts");
-    other.run("COMMIT; BEGIN; SELECT FROM bookings LIMIT 1");
-    gives_up(&mut client, "adding new columns to public.bookings");
     // A row that is locked is not waited for.
     other.run("COMMIT; BEGIN; UPDATE accounts SET n = 2 WHERE id = 7");
     gives_up(&mut client, "filling the new columns of public.accounts");
@@ -296,10 +294,13 @@ fn long_transactions() {
     check(&cluster, 1000, &[]);
 }
 
-/// Prints the longest time that a writer waited, beside that of `snowflake_adopt()`.
+/// Compares the longest time that a writer waited with that of `snowflake_adopt()`, under "make soak" only.
 #[test]
 fn how_long_writers_wait() {
-    let rows = if is_soak() { MANY_ROWS } else { 5_000 };
+    if !is_soak() {
+        return;
+    }
+    let rows = MANY_ROWS;
     let mut slowest = vec![];
     for is_online in [true, false] {
         let cluster =
@@ -325,6 +326,5 @@ fn how_long_writers_wait() {
         println!("{name}, {rows} rows: took {took:?}, the slowest transaction of a writer took {wait:?}");
         slowest.push(wait);
     }
-    // Other tests run at the same time, so the ratio is checked only where it is large.
-    assert!(!is_soak() || slowest[0] * 5 < slowest[1], "{slowest:?}");
+    assert!(slowest[0] * 5 < slowest[1], "{slowest:?}");
 }
