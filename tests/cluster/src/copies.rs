@@ -121,9 +121,19 @@ impl Cluster {
         self.signal("recovery.signal");
         self.configure(&[("recovery_target_action", "pause")]);
         self.start_server();
+        self.wait_until_paused();
+    }
+
+    /// Makes a standby replay no more WAL until `pg_wal_replay_resume()`.
+    pub fn pause_replay(&self) {
+        self.connect().run("SELECT pg_wal_replay_pause()");
+        self.wait_until_paused();
+    }
+
+    fn wait_until_paused(&self) {
         let query = "SELECT pg_get_wal_replay_pause_state()";
         let mut client = self.connect();
-        eventually("the recovery target", || single::<String>(&mut client, query) == "paused");
+        eventually("the end of the replay", || single::<String>(&mut client, query) == "paused");
     }
 
     /// Promotes a standby, or ends a recovery that has reached its target.

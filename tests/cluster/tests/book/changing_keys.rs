@@ -129,7 +129,7 @@ fn a_standby_reads_the_links_of_its_primary() {
     eventually("the next key to arrive", || {
         reader.query_opt(is_prepared, &[]).unwrap().is_some_and(|row| row.get(0))
     });
-    reader.run("SELECT pg_wal_replay_pause()");
+    standby.pause_replay();
     client.run(&step("switch"));
     let link: String = single(&mut client, LINK_OF_BOB);
     assert_eq!(read(&mut reader, &link).unwrap(), 1541815603606036481);
@@ -138,7 +138,7 @@ fn a_standby_reads_the_links_of_its_primary() {
     reader.run("SELECT pg_wal_replay_resume()");
     let has_one_key = "SELECT next_key IS NULL AND previous_key IS NULL FROM snowflake_mask_key";
     eventually("the drop to arrive", || single::<bool>(&mut reader, has_one_key));
-    reader.run("SELECT pg_wal_replay_pause()");
+    standby.pause_replay();
     // Without waiting.
     client.run(&step("prepare"));
     client.run(&step("switch"));
@@ -174,7 +174,7 @@ fn transactions_that_are_older_than_the_switch() {
         eve.run("BEGIN");
         eve.run(&format!("INSERT INTO shown {LINK_OF_BOB}"));
         assert_eq!(seen_at(&primary), None);
-        standby.connect().run("SELECT pg_wal_replay_pause()");
+        standby.pause_replay();
         other.run("COMMIT");
         switch.join().unwrap();
     });

@@ -161,7 +161,7 @@ fn the_problem_in_two_sessions() {
         for (statement, expected) in statements(block) {
             match expected.is_empty() {
                 true => client.run(&statement),
-                false => eventually(&statement, || last_row(client, &statement) == expected),
+                false => all_arrive(&statement, || last_row(client, &statement) == expected),
             }
             checked += usize::from(!expected.is_empty());
         }

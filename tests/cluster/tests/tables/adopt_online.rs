@@ -185,6 +185,7 @@ fn killed_at_every_step_while_clients_write() {
     let (sender, steps) = mpsc::channel::<String>();
     let pid = AtomicI32::new(0);
     let (written, kills) = under_writers(&cluster, rows, false, || {
+        wait_for_rows(&cluster, "accounts", 30);
         thread::scope(|scope| {
             let (cluster, pid) = (&cluster, &pid);
             let administrator = scope.spawn(move || administer(cluster, pid, sender));
@@ -205,7 +206,7 @@ fn killed_at_every_step_while_clients_write() {
     println!("{} kills, at: {kills:#?}", kills.len());
     assert!(kills.len() >= 15, "only {} kills", kills.len());
     check(&cluster, rows, &written);
-    assert!(written.iter().all(|mine| mine.inserted.iter().any(|&id| id < SMALLEST_ID)));
+    assert!(written.iter().any(|mine| mine.inserted.iter().any(|&id| id < SMALLEST_ID)));
 }
 
 /// Repeats the call until it has succeeded, whatever happens to the server. Reports each step to `steps`.
@@ -273,21 +274,36 @@ fn long_transactions() {
     let (mut client, mut other, mut writer) = (cluster.connect(), cluster.connect(), cluster.connect());
     let impatient = CALL.replace(')', ", lock_wait => '2 ms')");
     let mut gives_up = |client: &mut Client, at: &str| {
-        let (_, result) = beside(
+        let (updates, result) = beside(
             [|stop: &AtomicBool| {
+                let mut updates = 0;
                 while !stop.load(Ordering::Relaxed) {
                     writer.run("UPDATE accounts SET n = n + 1 WHERE id = 3");
+                    updates += 1;
+                    thread::sleep(Duration::from_millis(2));
                 }
+                updates
             }],
             || failure(client, &impatient),
         );
+        assert!(updates[0] > 2, "{} updates", updates[0]);
         assert_eq!(result.0, "55P03", "{}", result.1);
         assert!(result.1.starts_with(&format!("gave up after 60 attempts: {at}")), "{}", result.1);
     };
     other.run("BEGIN; SELECT FROM accounts LIMIT 1");
     gives_up(&mut client, "adding new columns to public.accounts");
+    other.run("COMMIT");
+    // Canceled in the pause after the first page.
+    thread::scope(|scope| {
+        let slow = CALL.replace("'1 ms'", "'1 h', batch_pages => 1");
+        let client = &mut client;
+        let canceled = scope.spawn(move || failure(client, &slow));
+        let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        eventually("the pause", || single::<i64>(&mut other, cancel) == 1);
+        assert_eq!(canceled.join().unwrap().0, "57014");
+    });
     // A row that is locked is not waited for.
-    other.run("COMMIT; BEGIN; UPDATE accounts SET n = 2 WHERE id = 7");
+    other.run("BEGIN; UPDATE accounts SET n = 2 WHERE id = 900");
     gives_up(&mut client, "filling the new columns of public.accounts");
     other.run("COMMIT");
     adopt(&mut client).unwrap();

@@ -20,6 +20,7 @@ fn examples() -> [String; 2] {
 fn jump(cluster: &Cluster, days: u32) {
     cluster.set_clock(f64::from(days) * 86_400.0);
     let mut client = cluster.connect();
+    client.run("SET snowflake_id.max_wait = '100ms'");
     eventually("the jump to be accepted", || {
         client.batch_execute("SELECT snowflake_accept_clock()").ok()?;
         client.batch_execute("SELECT snowflake_nextval()").ok()
@@ -37,7 +38,7 @@ fn partitions_are_made_by_the_clock() {
     let Some((_dir, pg_config)) = needs("pg_partman (Debian: postgresql-15-partman)", installation) else {
         return;
     };
-    let cluster = Cluster::builder().of(&pg_config).worker(1).clock().set("snowflake_id.max_wait", "200ms").start();
+    let cluster = Cluster::builder().of(&pg_config).worker(1).clock().start();
     let mut client = cluster.connect();
     let [once, each_night] = examples();
     client.run(&once);
@@ -56,7 +57,7 @@ fn partitions_are_made_by_the_clock() {
     jump(&cluster, 40);
     let mut client = cluster.connect();
     client.run("SELECT partman.run_maintenance('public.clicks')");
-    client.run("SET snowflake_id.max_wait = '1min'; BEGIN; INSERT INTO clicks (page) VALUES ('/')");
+    client.run("BEGIN; INSERT INTO clicks (page) VALUES ('/')");
     assert_eq!(strays(&mut client), 1);
     let (_, why) = failure(&mut client, "SELECT partman.run_maintenance('public.clicks')");
     assert!(why.contains("default partition \"clicks_default\" would be violated"), "{why}");

@@ -56,8 +56,8 @@ fn no_row_is_skipped_over_accidents() {
             server.bring_up();
             // Prepared transactions from before a restart hold back the watermark until they are finished.
             random.pause(500);
-            finish_prepared(&mut server.connect());
-            wait_for_first_id(&mut server.connect());
+            finish_prepared(&server);
+            leased_worker(&server);
         }
     });
     consumers::check(&server, &consumed);

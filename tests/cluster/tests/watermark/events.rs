@@ -8,6 +8,8 @@ pub fn server(builder: Builder) -> Cluster {
     let mut client = server.connect();
     client.run("CREATE TABLE events (id bigint PRIMARY KEY DEFAULT snowflake_nextval())");
     wait_for_first_id(&mut client);
+    // The keeper may be in its first cycle.
+    eventually("a watermark", || watermark(&mut client));
     server
 }
 

@@ -43,7 +43,7 @@ pub fn while_consuming(
             wait_for_counts(&ended, times);
             wait_for_counts(&found, times);
         });
-        finish_prepared(&mut server.connect());
+        finish_prepared(server);
     });
     consumed
 }

@@ -79,7 +79,7 @@ fn the_recipe_for_standbys() {
             wait_for_counts(&ended, rounds(15).into());
             wait_for_counts(&found, rounds(15).into());
         });
-        finish_prepared(&mut primary.connect());
+        finish_prepared(&primary);
     });
     let rows = ids(&mut primary.connect(), "SELECT id FROM events ORDER BY id");
     assert!(read[0] == rows, "{} of {} rows", read[0].len(), rows.len());

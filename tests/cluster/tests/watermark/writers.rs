@@ -258,14 +258,16 @@ impl Writer<'_> {
     }
 }
 
-/// Finishes prepared transactions that were left over.
-pub fn finish_prepared(client: &mut Client) {
-    let left: Vec<String> = client
-        .query("SELECT gid FROM pg_prepared_xacts ORDER BY gid", &[])
-        .map_or_else(|_| vec![], |rows| rows.iter().map(|row| row.get(0)).collect());
-    for (at, gid) in left.iter().enumerate() {
-        let end = if at % 3 == 0 { "ROLLBACK" } else { "COMMIT" };
-        // Its writer may have finished it meanwhile.
-        let _ = client.batch_execute(&format!("{end} PREPARED '{gid}'"));
-    }
+/// Finishes prepared transactions that were left over. The server may still be about to restart after an accident.
+pub fn finish_prepared(server: &Cluster) {
+    eventually("prepared transactions", || -> Result<(), Error> {
+        let mut client = server.try_connect("postgres")?;
+        let left = client.query("SELECT gid FROM pg_prepared_xacts ORDER BY gid", &[])?;
+        for (at, row) in left.iter().enumerate() {
+            let end = if at % 3 == 0 { "ROLLBACK" } else { "COMMIT" };
+            // Its writer may have finished it meanwhile.
+            let _ = client.batch_execute(&format!("{end} PREPARED '{}'", row.get::<_, &str>(0)));
+        }
+        client.batch_execute("SELECT 1")
+    });
 }
