@@ -41,13 +41,18 @@ const PAGES_FROM_ELSEWHERE: [(&str, &str, usize); 9] = [
     ("choosing", include_str!("../../../../docs/choosing-an-id-type.md"), 5),
 ];
 
+/// A server whose first IDs may come late.
+fn server() -> Cluster {
+    Cluster::builder().worker(1).short_horizon().set("snowflake_id.max_wait", "1min").start()
+}
+
 const SEGMENTS: &str = include_str!("../../../../docs/how-to/segments.md");
 
 /// On a server with its registry in the same database. The examples of moving from other systems are run in
 /// `registry_segments.rs`.
 #[test]
 fn examples_of_segments() {
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = server();
     let mut client = cluster.connect();
     client.run("DROP EXTENSION snowflake_id");
     let checked = run_examples(&mut client, SEGMENTS);
@@ -131,7 +136,7 @@ fn examples_of_the_first_pages() {
     for (page, at_least) in
         [(include_str!("../../../../README.md"), 1), (include_str!("../../../../docs/README.md"), 0)]
     {
-        let cluster = Cluster::builder().worker(1).start();
+        let cluster = server();
         let mut client = cluster.connect();
         client.run("DROP EXTENSION snowflake_id");
         let checked = run_examples(&mut client, page);
@@ -144,7 +149,7 @@ fn examples_of_the_first_pages() {
 fn examples_of_the_tutorial() {
     let page = include_str!("../../../../docs/tutorial/fifteen-minutes.md");
     let (before, after) = page.split_once("stop -m immediate").expect("the tutorial has no crash");
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = server();
     let mut client = cluster.connect();
     let mut checked = run_examples(&mut client, before);
     client.run("BEGIN");
@@ -183,7 +188,7 @@ fn the_library_is_appended_to_those_that_are_preloaded() {
 /// Run in the keeper's database. The second page gives the server another worker ID.
 #[test]
 fn examples_for_administrators() {
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = server();
     let mut client = cluster.connect();
     single::<i64>(&mut client, "SELECT snowflake_nextval()");
     run_examples(&mut client, include_str!("../../../../docs/how-to/setting-up.md"));
@@ -194,7 +199,7 @@ fn examples_for_administrators() {
 /// Each page runs in a database of its own with the extension.
 #[test]
 fn examples_of_the_other_pages() {
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = server();
     single::<i64>(&mut cluster.connect(), "SELECT snowflake_nextval()");
     cluster.connect().run("CREATE DATABASE empty");
     cluster.connect_to("empty").run("CREATE EXTENSION snowflake_id");
@@ -209,7 +214,7 @@ fn examples_of_the_other_pages() {
 /// Each page runs in a schema of its own in the keeper's database, because the server looks for segments there.
 #[test]
 fn examples_of_the_pages_from_elsewhere() {
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = server();
     for (page, text, at_least) in PAGES_FROM_ELSEWHERE {
         let mut client = cluster.connect();
         client.run(&format!("CREATE SCHEMA \"{page}\"; SET search_path = \"{page}\", public"));
@@ -248,7 +253,7 @@ fn examples_of_a_fleet() {
 fn examples_of_programs() {
     let page = include_str!("../../../../docs/how-to/ids-in-the-application.md");
     let registry = super::super::client::program::registry("last_worker => 1023").registry;
-    let server = Cluster::builder().worker(1).start();
+    let server = server();
     let mut checked = 0;
     for block in blocks(page) {
         let (place, block) = block.split_once('\n').unwrap();

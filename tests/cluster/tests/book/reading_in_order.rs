@@ -32,7 +32,9 @@ pub fn steps(place: &'static str) -> Vec<String> {
 }
 
 fn server() -> Cluster {
-    Cluster::builder().worker(1).set("max_prepared_transactions", 20).start()
+    let server = Cluster::builder().worker(1).set("max_prepared_transactions", 20).start();
+    wait_for_first_id(&mut server.connect());
+    server
 }
 
 /// A server with the tables of the outbox.

@@ -188,7 +188,9 @@ fn rows_of_several_writers() {
     });
     let (read, ()) = beside(readers, || {
         let writers: Vec<_> = servers.iter().flat_map(|server| writers(server, INTO_EVENTS)).collect();
-        beside(writers, || servers.iter().for_each(|server| while_issuing(server, SOME_ROWS, Duration::ZERO)));
+        beside(writers, || {
+            servers.iter().for_each(|server| while_issuing(server, SOME_ROWS, Duration::ZERO))
+        });
     });
     assert_eq!(read.len(), 9);
     for (server, name) in all() {

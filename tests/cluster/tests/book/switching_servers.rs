@@ -45,6 +45,7 @@ fn writers(server: &Cluster) -> impl Iterator<Item = impl FnOnce(&AtomicBool) ->
 
 /// Inserts rows. Returns their IDs.
 fn insert_some(server: &Cluster) -> Vec<i64> {
+    eventually("an ID", || server.try_run("BEGIN; INSERT INTO orders DEFAULT VALUES; ROLLBACK"));
     beside(writers(server), || wait_for_rows(server, "orders", 100)).0.concat()
 }
 
@@ -164,11 +165,8 @@ fn repeats_beside(blue: &Cluster, green: &Cluster) -> usize {
 /// Converts a standby to a subscriber, upgrades it, and moves to it. Returns how many IDs both servers issued while both
 /// were running.
 fn convert(page: &str, has_own_worker_id: bool) -> usize {
-    let preserved = [
-        ("wal_level", "logical"),
-        ("max_replication_slots", "10"),
-        ("snowflake_id.max_ahead", "10min"),
-    ];
+    let preserved =
+        [("wal_level", "logical"), ("max_replication_slots", "10"), ("snowflake_id.max_ahead", "10min")];
     let blue = Cluster::builder().worker(1).settings(&preserved).start();
     blue.connect().run("CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval())");
     let mut old = insert_some(&blue);
@@ -224,7 +222,8 @@ fn a_standby_is_converted_and_upgraded() {
 
 /// Creates the functions of the script, and the table, on a server without the library.
 fn managed_server(worker: i32, author: &Cluster) -> Cluster {
-    let server = Cluster::builder().set("wal_level", "logical").set(RETRY.0, RETRY.1).clock().extensions(&[]).start();
+    let server =
+        Cluster::builder().set("wal_level", "logical").set(RETRY.0, RETRY.1).clock().extensions(&[]).start();
     let query = format!("SELECT snowflake_generator_sql('standard', {worker})");
     let script: String = single(&mut author.connect(), &query);
     server.connect().run(&format!("CREATE SCHEMA ids; SET search_path = ids; {script}"));

@@ -9,6 +9,12 @@ use harness::*;
 /// A bound between numbers from a sequence, which are smaller, and snowflake IDs.
 const SMALLEST_ID: i64 = 1 << 40;
 
+fn server() -> Cluster {
+    let server = Cluster::builder().worker(1).start();
+    wait_for_first_id(&mut server.connect());
+    server
+}
+
 /// Runs `snowflake_adopt` and returns its result.
 fn adopt(client: &mut Client, arguments: &str) -> Vec<String> {
     let rows = client.query(&format!("SELECT snowflake_adopt({arguments})"), &[]);
@@ -19,7 +25,7 @@ fn adopt(client: &mut Client, arguments: &str) -> Vec<String> {
 /// Clients that insert rows into a table, and rows that reference them, wait while it is adopted. None of them fails.
 #[test]
 fn writers_only_wait() {
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = server();
     let mut client = cluster.connect();
     client.run(
         "CREATE TABLE accounts (id serial PRIMARY KEY);
@@ -54,7 +60,7 @@ fn writers_only_wait() {
 /// cause a deadlock.
 #[test]
 fn referencing_tables_are_locked_first() {
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = server();
     let mut writer = cluster.connect();
     writer.run(
         "CREATE TABLE accounts (id serial PRIMARY KEY);
@@ -125,7 +131,7 @@ fn the_subscriber_is_widened_first() {
 /// A notice gives the name and size of each table before it is rewritten.
 #[test]
 fn the_table_that_is_being_rewritten_is_named() {
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = server();
     let mut client = cluster.connect();
     client.run(
         "CREATE FUNCTION is_checked_slowly(bigint) RETURNS boolean LANGUAGE sql
@@ -181,13 +187,14 @@ fn not_preloaded() {
     cluster.configure(&[("shared_preload_libraries", "snowflake_id"), ("snowflake_id.worker_id", "1")]);
     cluster.start_server();
     let mut client = cluster.connect();
+    wait_for_first_id(&mut client);
     assert!(single::<i64>(&mut client, "INSERT INTO orders (n) VALUES (2) RETURNING id") > SMALLEST_ID);
 }
 
 /// A wait for a lock ends with lock_timeout, without any change.
 #[test]
 fn a_table_in_use() {
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = server();
     let mut client = cluster.connect();
     client.run("CREATE TABLE orders (id serial PRIMARY KEY, n int)");
     let mut reader = cluster.connect();

@@ -298,7 +298,8 @@ fn long_transactions() {
         let slow = CALL.replace("'1 ms'", "'1 h', batch_pages => 1");
         let client = &mut client;
         let canceled = scope.spawn(move || failure(client, &slow));
-        let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        let cancel =
+            "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
         eventually("the pause", || single::<i64>(&mut other, cancel) == 1);
         assert_eq!(canceled.join().unwrap().0, "57014");
     });

@@ -92,6 +92,7 @@ const QUESTIONS: &[&str] = &[
 #[test]
 fn a_database_that_uses_all_of_it_is_dumped_and_restored() {
     let old = Cluster::builder().worker(1).start();
+    wait_for_first_id(&mut old.connect());
     for command in
         ["CREATE ROLE clerk", "CREATE DATABASE shop", "ALTER DATABASE shop SET snowflake_id.layout = 'wide'"]
     {
@@ -108,6 +109,7 @@ fn a_database_that_uses_all_of_it_is_dumped_and_restored() {
     );
 
     let new = Cluster::builder().worker(2).start();
+    wait_for_first_id(&mut new.connect());
     new.connect().run("CREATE ROLE clerk");
     successful(
         new.client_program("pg_restore")

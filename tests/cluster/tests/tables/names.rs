@@ -20,7 +20,7 @@ const NAMES: &str = r#"
 #[test]
 fn a_database_in_latin1() {
     let cluster = Cluster::builder().worker(1).start();
-    single::<i64>(&mut cluster.connect(), "SELECT snowflake_nextval()");
+    wait_for_first_id(&mut cluster.connect());
     for encoding in ["LATIN1", "UTF8"] {
         let database = encoding.to_lowercase();
         let create = format!("CREATE DATABASE {database} ENCODING '{encoding}' TEMPLATE template0");
