@@ -93,6 +93,8 @@ impl Builder {
         cluster.listen_at_home();
         // No test may hang forever.
         cluster.configure(&[("fsync", "off"), ("statement_timeout", "2min"), ("max_connections", "40")]);
+        // A publisher or a primary may start later.
+        cluster.configure(&[("wal_retrieve_retry_interval", "100ms")]);
         for (name, value) in &self.settings {
             cluster.configure(&[(name, value)]);
         }

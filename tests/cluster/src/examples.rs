@@ -7,9 +7,11 @@ use postgres::{Client, SimpleQueryMessage};
 
 use crate::{Run, text};
 
-/// Runs the SQL blocks of a page. Returns how many results were compared.
-pub fn run_examples(client: &mut Client, page: &str) -> usize {
-    blocks(page).map(|block| run_block(client, block)).sum()
+/// Runs the SQL blocks of a page, and compares at least this many results.
+#[track_caller]
+pub fn run_examples(client: &mut Client, page: &str, at_least: usize) {
+    let checked: usize = blocks(page).map(|block| run_block(client, block)).sum();
+    assert!(checked >= at_least, "only {checked} results were checked");
 }
 
 /// Runs one block. Returns how many results were compared.

@@ -14,31 +14,27 @@ use harness::book::{read, root};
 use harness::segments::{administer, single_server};
 use harness::*;
 
+/// Makes a test of each program, with the commands that are run before it.
+macro_rules! programs {
+    ($($name:ident: $program:literal, $setup:expr;)*) => {$(
+        #[test]
+        #[ignore = "needs packages: make clients"]
+        fn $name() {
+            check($program, $setup);
+        }
+    )*};
+}
+
 mod python {
     use super::*;
 
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn django() {
-        check("python/django_orders.py", MAKES_TABLE);
-    }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn sqlalchemy() {
-        check("python/sqlalchemy_orders.py", MAKES_TABLE);
-    }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn psycopg() {
-        check("python/psycopg_orders.py", TABLE);
-    }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn asyncpg() {
-        check("python/asyncpg_orders.py", TABLE);
+    programs! {
+        django: "python/django_orders.py", MAKES_TABLE;
+        sqlalchemy: "python/sqlalchemy_orders.py", MAKES_TABLE;
+        psycopg: "python/psycopg_orders.py", TABLE;
+        asyncpg: "python/asyncpg_orders.py", TABLE;
+        type_of_sqlalchemy: "python/sqlalchemy_type.py", MAKES_TABLE;
+        type_of_django: "python/django_type.py", MAKES_TABLE;
     }
 
     /// Drivers that read a value of type `snowflake` as a string until the type is registered.
@@ -49,18 +45,6 @@ mod python {
         for program in ["python/psycopg_type.py", "python/asyncpg_type.py"] {
             assert!(prints(program, cluster.host().to_str().unwrap(), "postgres").is_empty());
         }
-    }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn type_of_sqlalchemy() {
-        check("python/sqlalchemy_type.py", MAKES_TABLE);
-    }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn type_of_django() {
-        check("python/django_type.py", MAKES_TABLE);
     }
 
     /// Four clients take numbers while the server crashes. No number is repeated. Other requests get no number.
@@ -116,17 +100,19 @@ mod python {
 mod javascript {
     use super::*;
 
+    programs! {
+        node_postgres: "javascript/node_postgres_orders.mjs", TABLE;
+        typeorm: "javascript/typeorm_orders.mjs", MAKES_TABLE;
+        sequelize: "javascript/sequelize_orders.mjs", MAKES_TABLE;
+        kysely: "javascript/kysely_orders.mjs", MAKES_TABLE;
+        knex: "javascript/knex_orders.mjs", MAKES_TABLE;
+    }
+
     #[test]
     #[ignore = "needs packages: make clients"]
     fn rounding() {
         let cluster = Cluster::builder().worker(1).start();
         assert!(prints("javascript/rounding.mjs", cluster.host().to_str().unwrap(), "postgres").is_empty());
-    }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn node_postgres() {
-        check("javascript/node_postgres_orders.mjs", TABLE);
     }
 
     #[test]
@@ -173,45 +159,15 @@ mod javascript {
         check("javascript/prisma/orders.mjs", &migration);
         check("javascript/prisma/orders.mjs", &of_type(&migration));
     }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn typeorm() {
-        check("javascript/typeorm_orders.mjs", MAKES_TABLE);
-    }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn sequelize() {
-        check("javascript/sequelize_orders.mjs", MAKES_TABLE);
-    }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn kysely() {
-        check("javascript/kysely_orders.mjs", MAKES_TABLE);
-    }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn knex() {
-        check("javascript/knex_orders.mjs", MAKES_TABLE);
-    }
 }
 
 mod rust {
     use super::*;
 
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn sqlx() {
-        check("rust/sqlx/src/main.rs", TABLE);
-    }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn tokio_postgres() {
-        check("rust/tokio_postgres/src/main.rs", TABLE);
+    programs! {
+        sqlx: "rust/sqlx/src/main.rs", TABLE;
+        tokio_postgres: "rust/tokio_postgres/src/main.rs", TABLE;
+        seaorm: "rust/seaorm/src/main.rs", MAKES_TABLE;
     }
 
     #[test]
@@ -220,16 +176,16 @@ mod rust {
         check("rust/diesel/src/main.rs", TABLE);
         check("rust/diesel/src/main.rs", &of_type(TABLE));
     }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn seaorm() {
-        check("rust/seaorm/src/main.rs", MAKES_TABLE);
-    }
 }
 
 mod other {
     use super::*;
+
+    programs! {
+        pgx: "other/orders.go", TABLE;
+        active_record: "other/orders.rb", MAKES_TABLE;
+        doctrine: "other/orders.php", MAKES_TABLE;
+    }
 
     #[test]
     #[ignore = "needs packages: make clients"]
@@ -240,24 +196,6 @@ mod other {
             let cluster = Cluster::builder().worker(1).set("listen_addresses", &address).start();
             check_on(&cluster, &address, "other/Orders.java", table);
         }
-    }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn pgx() {
-        check("other/orders.go", TABLE);
-    }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn active_record() {
-        check("other/orders.rb", MAKES_TABLE);
-    }
-
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn doctrine() {
-        check("other/orders.php", MAKES_TABLE);
     }
 }
 

@@ -55,8 +55,7 @@ fn examples_of_segments() {
     let cluster = server();
     let mut client = cluster.connect();
     client.run("DROP EXTENSION snowflake_id");
-    let checked = run_examples(&mut client, SEGMENTS);
-    assert!(checked >= 10, "only {checked} results were checked");
+    run_examples(&mut client, SEGMENTS, 10);
 }
 
 /// Each site has a registry. Servers get worker IDs and numbers of their site, even if they request others.
@@ -139,8 +138,7 @@ fn examples_of_the_first_pages() {
         let cluster = server();
         let mut client = cluster.connect();
         client.run("DROP EXTENSION snowflake_id");
-        let checked = run_examples(&mut client, page);
-        assert!(checked >= at_least, "only {checked} results were checked");
+        run_examples(&mut client, page, at_least);
     }
 }
 
@@ -151,14 +149,13 @@ fn examples_of_the_tutorial() {
     let (before, after) = page.split_once("stop -m immediate").expect("the tutorial has no crash");
     let cluster = server();
     let mut client = cluster.connect();
-    let mut checked = run_examples(&mut client, before);
+    run_examples(&mut client, before, 8);
     client.run("BEGIN");
     let lost: i64 = single(&mut client, "INSERT INTO orders (item) VALUES ('lost') RETURNING id");
 
     cluster.restart("immediate");
     let mut client = cluster.connect();
-    checked += run_examples(&mut client, after);
-    assert!(checked >= 10, "only {checked} results were checked");
+    run_examples(&mut client, after, 2);
     assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > lost);
 }
 
@@ -191,9 +188,8 @@ fn examples_for_administrators() {
     let cluster = server();
     let mut client = cluster.connect();
     single::<i64>(&mut client, "SELECT snowflake_nextval()");
-    run_examples(&mut client, include_str!("../../../../docs/how-to/setting-up.md"));
-    let checked = run_examples(&mut client, include_str!("../../../../docs/how-to/accidents.md"));
-    assert!(checked >= 1, "only {checked} results were checked");
+    run_examples(&mut client, include_str!("../../../../docs/how-to/setting-up.md"), 0);
+    run_examples(&mut client, include_str!("../../../../docs/how-to/accidents.md"), 1);
 }
 
 /// Each page runs in a database of its own with the extension.
@@ -206,8 +202,8 @@ fn examples_of_the_other_pages() {
     for (page, text, at_least) in PAGES {
         cluster.connect().run(&format!("CREATE DATABASE {page} TEMPLATE empty"));
         let mut client = cluster.connect_to(page);
-        let checked = run_examples(&mut client, text);
-        assert!(checked >= at_least, "{page}: only {checked} results were checked");
+        println!("{page}");
+        run_examples(&mut client, text, at_least);
     }
 }
 
@@ -218,8 +214,8 @@ fn examples_of_the_pages_from_elsewhere() {
     for (page, text, at_least) in PAGES_FROM_ELSEWHERE {
         let mut client = cluster.connect();
         client.run(&format!("CREATE SCHEMA \"{page}\"; SET search_path = \"{page}\", public"));
-        let checked = run_examples(&mut client, text);
-        assert!(checked >= at_least, "{page}: only {checked} results were checked");
+        println!("{page}");
+        run_examples(&mut client, text, at_least);
     }
 }
 
@@ -273,9 +269,7 @@ fn examples_of_programs() {
 #[test]
 fn examples_of_the_protocol() {
     let cluster = Cluster::builder().extensions(&[]).start();
-    let checked =
-        run_examples(&mut cluster.connect(), include_str!("../../../../docs/reference/protocol.md"));
-    assert!(checked >= 11, "only {checked} results were checked");
+    run_examples(&mut cluster.connect(), include_str!("../../../../docs/reference/protocol.md"), 11);
 }
 
 /// A server with the lines of `postgresql.conf` on the page, except that the registry is local.

@@ -26,7 +26,7 @@ fn three_servers_with_pglogical() {
     let settings: Vec<_> = lines.map(|line| line.trim().split_once(" = ").unwrap()).collect();
     assert!(settings.len() >= 6, "{settings:?}");
     let server = || {
-        let start = fleet.server().of(&pg_config).set("wal_retrieve_retry_interval", "100ms");
+        let start = fleet.server().of(&pg_config);
         settings
             .iter()
             .fold(start, |server, (name, value)| server.set(name, value.trim_matches('\'')))

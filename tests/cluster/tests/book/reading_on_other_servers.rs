@@ -63,6 +63,19 @@ fn on_a_standby() {
     assert_all_read(&read[0], &primary, "events");
 }
 
+/// Reads rows of a server up to the watermark that it has stored. Returns the position before it, and the rows.
+fn read_stored(client: &mut Client, steps: &[String], name: &str) -> (i64, Vec<i64>) {
+    let [begin, lock, read, advance, commit] = steps else { panic!("{steps:?}") };
+    client.run(begin);
+    let position: i64 = client.query_one(lock, &[&name]).unwrap().get(0);
+    let rows = first_column(client.query(read, &[&name, &position]).unwrap());
+    if let Some(last) = rows.last() {
+        client.execute(advance, &[&name, last]).unwrap();
+    }
+    client.run(commit);
+    (position, rows)
+}
+
 /// Rows of two servers are collected by logical replication.
 #[test]
 fn rows_of_several_servers() {
@@ -78,7 +91,7 @@ fn rows_of_several_servers() {
         server.connect().run(blocks_of("on each server").next().unwrap());
         server
     });
-    let here = Cluster::builder().set("wal_retrieve_retry_interval", "100ms").extensions(&[]).start();
+    let here = Cluster::builder().extensions(&[]).start();
     here.connect().run(blocks_of("on the server that collects").next().unwrap());
     let subscribe: BTreeMap<&str, String> = ["alpha", "beta"]
         .iter()
@@ -94,7 +107,7 @@ fn rows_of_several_servers() {
         .collect();
     let store = &steps("on each server, every second")[0];
     let is_ready = &steps("on the server that collects, until the result is true")[0];
-    let [begin, lock, read, advance, commit] = &steps("the reader")[..] else { panic!() };
+    let steps = &steps("the reader");
 
     let (begun, begins) = mpsc::channel();
     let readers = [("alpha", &alpha), ("beta", &beta)].map(|(name, server)| {
@@ -108,13 +121,7 @@ fn rows_of_several_servers() {
             begun.send(()).unwrap();
             repeat(stop, || {
                 there.run(store);
-                client.run(begin);
-                let position: i64 = client.query_one(lock, &[&name]).unwrap().get(0);
-                let rows = first_column(client.query(read, &[&name, &position]).unwrap());
-                if let Some(last) = rows.last() {
-                    client.execute(advance, &[&name, last]).unwrap();
-                }
-                client.run(commit);
+                let (position, rows) = read_stored(&mut client, steps, name);
                 (!rows.is_empty() || is_read(&mut there, "events", position)).then_some(rows)
             })
         }
@@ -164,7 +171,7 @@ fn rows_of_several_writers() {
         }
     }
     let store = &steps("on each server, every second")[0];
-    let [begin, lock, read, advance, commit] = &steps("the reader")[..] else { panic!() };
+    let steps = &steps("the reader");
     let readers: Vec<_> = all().flat_map(|(reader, _)| all().map(move |origin| (reader, origin))).collect();
     let readers = readers.into_iter().map(|(reader, (origin, name))| {
         move |stop: &AtomicBool| {
@@ -172,13 +179,7 @@ fn rows_of_several_writers() {
             let last = format!("SELECT max(id) FROM events WHERE origin = '{name}'");
             let rows = repeat(stop, || {
                 there.run(store);
-                client.run(begin);
-                let position: i64 = client.query_one(lock, &[&name]).unwrap().get(0);
-                let rows = first_column(client.query(read, &[&name, &position]).unwrap());
-                if let Some(last) = rows.last() {
-                    client.execute(advance, &[&name, last]).unwrap();
-                }
-                client.run(commit);
+                let (position, rows) = read_stored(&mut client, steps, name);
                 let has_read_all =
                     single::<Option<i64>>(&mut there, &last).is_none_or(|last| last <= position);
                 (!rows.is_empty() || has_read_all).then_some(rows)

@@ -25,7 +25,6 @@ impl Site {
                 ("max_replication_slots", "20"),
                 ("max_logical_replication_workers", "20"),
                 ("max_worker_processes", "40"),
-                ("wal_retrieve_retry_interval", "100ms"),
             ])
             .start()
     }

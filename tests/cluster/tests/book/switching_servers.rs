@@ -12,8 +12,6 @@ use crate::horizon::stakes::{now, repeats, time_of};
 
 /// How far the clock of the new server is behind the last IDs of the old one, in seconds.
 const BEHIND: f64 = 5.0;
-/// Copies of tables begin sooner.
-const RETRY: (&str, &str) = ("wal_retrieve_retry_interval", "100ms");
 
 fn run(page: &str, server: &Cluster, place: &str, blue: &Cluster) {
     let block = block_at(page, place)
@@ -96,7 +94,7 @@ fn switch_writes(page: &str, blue: &Cluster, green: &Cluster, begins: &str) -> V
 /// Moves from one server to another. Returns the IDs of the old server and of the new one.
 fn switch(page: &str, green_worker: &str, advances: bool) -> (Vec<i64>, Vec<i64>) {
     let blue = Cluster::builder().worker(1).set("wal_level", "logical").start();
-    let green = Cluster::builder().worker(green_worker).set(RETRY.0, RETRY.1).clock().start();
+    let green = Cluster::builder().worker(green_worker).clock().start();
     for server in [&blue, &green] {
         server.connect().run("CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval())");
     }
@@ -200,12 +198,15 @@ fn convert(page: &str, has_own_worker_id: bool) -> usize {
     let green = upgraded;
     green.start_server();
     let repeated = repeats_beside(&blue, &green);
+    if repeated > 0 {
+        return repeated;
+    }
     old.extend(switch_writes(page, &blue, &green, "on blue, the switch begins"));
     let mut client = green.connect();
     let rows: i64 = single(&mut client, "SELECT count(*) FROM orders");
     assert!(rows > 10 && rows <= old.len() as i64, "{rows} of {}", old.len());
     client.run("INSERT INTO orders DEFAULT VALUES");
-    repeated
+    0
 }
 
 /// Without a worker ID of its own, the converted server repeats IDs of the old one, so the test can fail.
@@ -222,8 +223,7 @@ fn a_standby_is_converted_and_upgraded() {
 
 /// Creates the functions of the script, and the table, on a server without the library.
 fn managed_server(worker: i32, author: &Cluster) -> Cluster {
-    let server =
-        Cluster::builder().set("wal_level", "logical").set(RETRY.0, RETRY.1).clock().extensions(&[]).start();
+    let server = Cluster::builder().set("wal_level", "logical").clock().extensions(&[]).start();
     let query = format!("SELECT snowflake_generator_sql('standard', {worker})");
     let script: String = single(&mut author.connect(), &query);
     server.connect().run(&format!("CREATE SCHEMA ids; SET search_path = ids; {script}"));
@@ -260,7 +260,7 @@ fn to_a_managed_server_and_back(page: &str, worker: i32) -> usize {
     }
     new.extend(insert_some(&managed));
 
-    let green = Cluster::builder().worker(3).set(RETRY.0, RETRY.1).start();
+    let green = Cluster::builder().worker(3).start();
     green.connect().run("CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval())");
     replicate(&managed, &green);
     new.extend(switch_writes(page, &managed, &green, "on a managed server, the switch begins"));

@@ -82,11 +82,7 @@ fn referencing_tables_are_locked_first() {
 /// Replication continues if the subscriber is widened first, as the warnings say.
 #[test]
 fn the_subscriber_is_widened_first() {
-    let cluster = Cluster::builder()
-        .worker(1)
-        .set("wal_level", "logical")
-        .set("wal_retrieve_retry_interval", "100ms")
-        .start();
+    let cluster = Cluster::builder().worker(1).set("wal_level", "logical").start();
     let mut publisher = cluster.connect();
     publisher.run("CREATE DATABASE copy");
     let mut subscriber = cluster.connect_to("copy");

@@ -7,7 +7,7 @@ use super::events::{below_watermark, insert, server, shown, wait_until_passed, w
 #[test]
 fn a_trigger_of_a_logical_apply_worker() {
     let publisher = server(Cluster::builder().set("wal_level", "logical"));
-    let subscriber = server(Cluster::builder().set("wal_retrieve_retry_interval", "100ms"));
+    let subscriber = server(Cluster::builder());
     let mut source = publisher.connect();
     source.run("CREATE TABLE orders (number int PRIMARY KEY); CREATE PUBLICATION orders FOR TABLE orders");
     let mut client = subscriber.connect();
