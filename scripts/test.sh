@@ -230,7 +230,7 @@ case ${1:-all} in
         ;;
     brief)
         brief=(ids::uniqueness horizon::durability horizon::floor horizon::replication horizon::restored
-            alone::restarts book::several_writers book::switching)
+            horizon::restarts book::several_writers book::switching)
         check_names "${brief[@]}"
         part "SQL: pg_regress" test_sql
         part "servers" run_tests -- "${brief[@]}"

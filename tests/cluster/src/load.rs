@@ -87,6 +87,11 @@ pub fn beside<R: Send, T>(
     })
 }
 
+/// How long clients wait between queries. Where other tests run at the same time, no client may occupy the whole machine.
+pub fn pause_between_queries() -> Duration {
+    if is_soak() { Duration::ZERO } else { Duration::from_micros(300) }
+}
+
 /// Takes IDs one by one until it is told to stop. Returns the IDs, and the time of the slowest call.
 pub fn take_one_by_one(cluster: &Cluster, stop: &AtomicBool) -> (Vec<i64>, Duration) {
     let mut client = cluster.connect();
@@ -95,6 +100,7 @@ pub fn take_one_by_one(cluster: &Cluster, stop: &AtomicBool) -> (Vec<i64>, Durat
         let start = Instant::now();
         mine.extend(ids(&mut client, "SELECT snowflake_nextval()"));
         slowest = slowest.max(start.elapsed());
+        thread::sleep(pause_between_queries());
     }
     (mine, slowest)
 }
@@ -127,8 +133,7 @@ impl<'a> Taker<'a> {
             first: String::new(),
             queries: queries.map(Into::into).into(),
             returns: false,
-            // Where other tests run at the same time, no client may occupy the whole machine.
-            pause: if is_soak() { Duration::ZERO } else { Duration::from_micros(300) },
+            pause: pause_between_queries(),
         }
     }
 
@@ -236,7 +241,7 @@ pub fn while_issuing(server: &Cluster, count: i64, time: Duration) {
     };
     let before = issued();
     thread::sleep(time);
-    eventually("more IDs", || issued() - before >= count);
+    eventually("IDs to be issued", || issued() - before >= count);
 }
 
 /// Lets clients insert rows until this many more are in a table.
@@ -255,9 +260,8 @@ fn insert_until(cluster: &Cluster, stop: &AtomicBool) -> HandedOut {
         if stop.load(Ordering::Relaxed) || client.is_closed() {
             break;
         }
-        if insert(&mut client, 1 + round % 10, round % 4 != 0, &mut mine).is_err() {
-            thread::sleep(Duration::from_millis(5));
-        }
+        let inserted = insert(&mut client, 1 + round % 10, round % 4 != 0, &mut mine);
+        thread::sleep(if inserted.is_ok() { pause_between_queries() } else { Duration::from_millis(5) });
     }
     mine
 }

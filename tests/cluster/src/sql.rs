@@ -1,11 +1,12 @@
 //! Queries on a server, and checks on IDs.
 
 use std::collections::HashSet;
+use std::time::Instant;
 
 use postgres::Client;
 use postgres::types::FromSql;
 
-use crate::eventually;
+use crate::{SLACK, assert_within, eventually};
 
 /// Runs statements that must succeed.
 pub trait Run {
@@ -46,6 +47,15 @@ pub fn failure(client: &mut Client, query: &str) -> (String, String) {
         Ok(()) => panic!("{query} did not fail"),
         Err(error) => state_and_text(&error),
     }
+}
+
+/// Like [`failure`], for a statement that must fail without waiting.
+#[track_caller]
+pub fn failure_at_once(client: &mut Client, query: &str) -> (String, String) {
+    let start = Instant::now();
+    let failed = failure(client, query);
+    assert_within(SLACK, start.elapsed(), query);
+    failed
 }
 
 /// The SQLSTATE of an error, empty if the error is not from the server, and its full text.

@@ -6,13 +6,6 @@
 extern crate snowflake_id_cluster_tests as harness;
 
 mod alone {
-    mod clock_set_back;
-    mod clocks;
-    mod connecting;
-    mod leap_second;
-    mod max_wait;
-    mod restarts;
-    mod stops;
     mod watermark;
 }
 mod book {
@@ -68,9 +61,12 @@ mod fleet {
     mod patroni;
     mod points_in_time;
     mod registry_worker;
+    mod second_host;
     mod slow_commits;
+    mod stops;
     mod subscribers;
     mod tar_pit;
+    mod wrong_clocks;
 }
 mod fuzz {
     mod arguments;
@@ -92,11 +88,14 @@ mod horizon {
     mod floor;
     mod home_database;
     mod keeper;
+    mod leap_second;
     mod lost_history;
+    mod max_wait;
     mod overwritten;
     mod replication;
     mod requests;
     mod reset;
+    mod restarts;
     mod restored;
     pub mod stakes;
 }
@@ -167,6 +166,7 @@ mod watermark {
     pub mod in_order;
     mod parallel;
     mod prepared;
+    mod readers;
     mod resets;
     mod standby;
     mod status;

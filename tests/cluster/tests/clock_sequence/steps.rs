@@ -6,7 +6,7 @@ use std::time::Instant;
 use harness::accidents::recovered;
 use harness::*;
 
-use super::values::{BATCH, HOUR, expect_value, server, start_again, start_with_history, take};
+use super::values::{BATCH, HOUR, expect_value, server, start_again, start_with_history, take, value_of};
 
 /// The clock moves back and forth until all values are exhausted. Then calls fail as they do without the field, and the
 /// status says until when.
@@ -54,6 +54,35 @@ fn back_and_forth_until_all_values_are_exhausted() {
     let (time, value) = take(&mut client, &mut all);
     println!("value {value} after {time:?}");
     assert_distinct(&all);
+}
+
+/// Under load: calls in flight do not wait for the clock, and none fails.
+#[test]
+fn a_clock_set_back_by_an_hour_under_load() {
+    let cluster = start_with_history(server("rollback3").set("snowflake_id.max_wait", "1min"));
+    let (taken, ()) = beside([|stop: &AtomicBool| take_one_by_one(&cluster, stop); 4], || {
+        let mut client = cluster.connect();
+        wait_for_first_id(&mut client);
+        for value in 1..=3 {
+            cluster.set_clock(-HOUR * f64::from(value));
+            eventually("the next value", || {
+                let id: i64 = single(&mut client, "SELECT snowflake_nextval()");
+                value_of(&mut client, id) == value
+            });
+            // Calls are in progress while the clock changes.
+            for _ in 0..200 {
+                client.run("SELECT snowflake_nextval()");
+            }
+        }
+    });
+    let (all, times): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
+    assert_distinct(&all.concat());
+    assert_within(SLACK, times.into_iter().max().unwrap(), "a call");
+    let mut client = cluster.connect();
+    let used = "SELECT count(*) FROM snowflake_clock_sequence WHERE used_until > now() + interval '50 min'";
+    eventually("the status", || single::<i64>(&mut client, used) == 2);
+    assert_eq!(server_state(&mut client), "ready");
+    assert_eq!(single::<i32>(&mut client, "SELECT clock_seq FROM snowflake_layout_status"), 3);
 }
 
 /// The clock is set back while the server is down, so at the start the floor is far ahead.

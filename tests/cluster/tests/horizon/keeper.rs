@@ -191,28 +191,37 @@ fn end_of_wal(client: &mut Client) -> String {
     single(client, "SELECT pg_current_wal_flush_lsn()::text")
 }
 
-/// In bytes, as `pg_waldump` counts them: nothing before the first ID, and little for an ID every half second.
+/// An idle server writes no WAL for the horizon. The next call waits for only one commit.
+#[test]
+fn idleness_costs_nothing() {
+    let cluster = Cluster::builder().worker(1).short_horizon().start();
+    let mut client = cluster.connect();
+    keeper_pid(&mut client);
+    let horizon = "SELECT horizon_us FROM snowflake_internal.horizon WHERE track = 0";
+    let before: i64 = single(&mut client, horizon);
+    let start = end_of_wal(&mut client);
+    // Several times the horizon margin.
+    thread::sleep(Duration::from_millis(1_500));
+    let records = wal_records(&cluster, &start, &end_of_wal(&mut client));
+    assert!(!records.iter().any(|(manager, _)| manager == "Generic"), "{records:?}");
+    assert_eq!(single::<i64>(&mut client, horizon), before);
+    client.run("SELECT snowflake_nextval()");
+    assert!(single::<i64>(&mut client, horizon) > before);
+}
+
+/// In bytes, as `pg_waldump` counts them: little for an ID every half second.
 #[test]
 fn what_the_keeper_writes_to_the_wal() {
     let cluster = Cluster::builder().worker(1).set("autovacuum", "off").start();
     let mut client = cluster.connect();
-    keeper_pid(&mut client);
-    let start = end_of_wal(&mut client);
-    // Longer than the horizon margin.
-    thread::sleep(Duration::from_secs(4));
-    let idle = end_of_wal(&mut client);
-    let records = wal_records(&cluster, &start, &idle);
-    assert!(!records.iter().any(|(manager, _)| manager == "Generic"), "{records:?}");
-
-    client.run("SELECT snowflake_nextval()");
+    wait_for_first_id(&mut client);
     let (start, began) = (end_of_wal(&mut client), Instant::now());
-    for _ in 0..10 {
+    for _ in 0..8 {
         thread::sleep(Duration::from_millis(500));
         client.run("SELECT snowflake_nextval()");
     }
     let seconds = began.elapsed().as_secs_f64();
-    let end = end_of_wal(&mut client);
-    let records = wal_records(&cluster, &start, &end);
+    let records = wal_records(&cluster, &start, &end_of_wal(&mut client));
     let renewals = records.iter().filter(|(manager, _)| manager == "Generic").count();
     // Everything is counted, including the WAL of the test itself and of PostgreSQL's own processes.
     let bytes: u64 = records.iter().map(|(_, length)| length).sum();
