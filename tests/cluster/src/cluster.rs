@@ -69,6 +69,11 @@ impl Builder {
         self.set("snowflake_id.horizon_margin", "500ms")
     }
 
+    /// Lets calls wait for a minute, so that none fails because the machine is busy.
+    pub fn patient(self) -> Builder {
+        self.set("snowflake_id.max_wait", "1min")
+    }
+
     /// Gives the keeper a database of its own: see [`Cluster::start_with_home`].
     pub fn home(self) -> Builder {
         self.set("snowflake_id.database", "home")

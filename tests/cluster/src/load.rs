@@ -1,6 +1,6 @@
 //! Clients that take IDs during an event, and random numbers.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -180,14 +180,38 @@ impl<'a> Taker<'a> {
     }
 }
 
+/// Runs `event` while clients take IDs, once they have taken at least this many. Returns the IDs of each client and the
+/// result of `event`.
+pub fn once_taken<'a, T>(
+    least: usize,
+    takers: impl IntoIterator<Item = Taker<'a>>,
+    event: impl FnOnce() -> T,
+) -> (Vec<Vec<i64>>, T) {
+    let count = AtomicUsize::new(0);
+    let clients = takers.into_iter().map(|taker| {
+        let count = &count;
+        move |stop: &AtomicBool| {
+            let mut all = Vec::new();
+            taker.run(stop, |_, taken| {
+                count.fetch_add(taken.len(), Ordering::Relaxed);
+                all.extend(taken);
+            });
+            all
+        }
+    });
+    beside(clients, || {
+        eventually("clients to take IDs", || count.load(Ordering::Relaxed) >= least);
+        event()
+    })
+}
+
 /// Runs `event` while clients take IDs. The IDs of each client must increase. Returns all IDs and the result of
 /// `event`.
 pub fn while_taking<'a, T>(
     takers: impl IntoIterator<Item = Taker<'a>>,
     event: impl FnOnce() -> T,
 ) -> (Vec<i64>, T) {
-    let clients = takers.into_iter().map(|taker| move |stop: &AtomicBool| taker.take(stop));
-    let (all, result) = beside(clients, event);
+    let (all, result) = once_taken(0, takers, event);
     all.iter().for_each(|mine| assert_increasing(mine));
     (all.concat(), result)
 }

@@ -4,11 +4,15 @@
 //! sequence, which continues when the clock was set back. No ID is repeated.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use harness::accidents::{Client, FaultTarget, recovered, rounds_of_accidents};
 use harness::*;
 
 const YEARS: f64 = 5.0 * 365.0 * 86_400.0;
+
+/// How many IDs clients take before the first accident of a round.
+const IDS_OF_A_ROUND: usize = 200;
 
 /// A server, and the accidents that happen to it.
 struct Server {
@@ -19,6 +23,8 @@ struct Server {
     /// The highest worker ID that the server has had.
     newest_worker: u64,
     all: Vec<i64>,
+    /// The number of IDs that clients have been given.
+    count: Arc<AtomicUsize>,
 }
 
 impl Server {
@@ -52,13 +58,25 @@ impl FaultTarget for Server {
         let client = |layout: &str| -> Client<Vec<i64>> {
             let (cluster, first) =
                 (Arc::clone(&self.cluster), format!("SET snowflake_id.layout = '{layout}'"));
+            let count = Arc::clone(&self.count);
             Box::new(move |stop| {
                 let queries = ["SELECT snowflake_nextval()", "SELECT snowflake_batch(500)"];
                 let queries = queries.map(Into::into).into();
-                Taker { database: "other", first, queries, returns: true, ..Taker::of(&cluster) }.take(stop)
+                let taker = Taker { database: "other", first, queries, returns: true, ..Taker::of(&cluster) };
+                let mut all = vec![];
+                taker.run(stop, |_, taken| {
+                    count.fetch_add(taken.len(), Ordering::Relaxed);
+                    all.extend(taken);
+                });
+                all
             })
         };
         ["standard", "standard", "rollback3", "rollback3"].map(client).into()
+    }
+
+    fn wait_for_clients(&self) {
+        let before = self.count.load(Ordering::Relaxed);
+        eventually("IDs", || self.count.load(Ordering::Relaxed) > before + IDS_OF_A_ROUND);
     }
 
     fn have_an_accident(&mut self) -> String {
@@ -158,7 +176,7 @@ impl FaultTarget for Server {
 
 #[test]
 fn accidents_of_all_kinds() {
-    let rounds = rounds(15);
+    let rounds = rounds(7);
     let cluster = Cluster::builder().worker(1).clock();
     let cluster = cluster.short_horizon().set("snowflake_id.max_ahead", "500ms").start();
     cluster.connect().run("CREATE DATABASE other");
@@ -169,11 +187,12 @@ fn accidents_of_all_kinds() {
         shift: 0.0,
         newest_worker: 1,
         all: vec![],
+        count: Arc::default(),
     };
     rounds_of_accidents(&mut server, rounds, 4);
     let all = server.all;
     println!("{} IDs in {rounds} rounds, {} workers", all.len(), server.newest_worker);
-    assert!(all.len() > 200 * rounds as usize);
+    assert!(all.len() > IDS_OF_A_ROUND * rounds as usize);
     // The value is in bits 19 to 21.
     let of_value = |value: i64| all.iter().filter(|&id| id >> 19 & 7 == value).count();
     println!("with a clock sequence of 0 to 7: {:?}", [0, 1, 2, 3, 4, 5, 6, 7].map(of_value));

@@ -1,27 +1,24 @@
 //! Wrong clocks, floors that are moved by hand, and layouts with long ticks.
 
-use std::time::Instant;
-
 use harness::*;
 
 const HOUR: f64 = 3_600.0;
+
 #[test]
 fn a_clock_set_back_by_an_hour() {
     let cluster = Cluster::builder().worker(1).clock().start();
     let mut client = cluster.connect();
     let before: i64 = single(&mut client, "SELECT snowflake_nextval()");
     cluster.set_clock(-HOUR);
-    let start = Instant::now();
     let (state, message) =
-        failure(&mut client, "SET snowflake_id.max_wait = '1min'; SELECT snowflake_nextval()");
+        failure_at_once(&mut client, "SET snowflake_id.max_wait = '1min'; SELECT snowflake_nextval()");
     assert_eq!(state, "55P03", "{message}");
-    assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
     assert_eq!(server_state(&mut client), "clock behind");
     // A wait within max_wait can be canceled.
     let waiting =
         "SET snowflake_id.max_wait = '2h'; SET statement_timeout = '200ms'; SELECT snowflake_nextval()";
     assert_eq!(failure(&mut client, waiting).0, "57014");
-    client.run("RESET snowflake_id.max_wait; RESET statement_timeout");
+    client.run("SET snowflake_id.max_wait = '1min'; RESET statement_timeout");
     // When the clock has caught up, the server resumes by itself.
     cluster.set_clock(0.0);
     assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > before);
@@ -30,7 +27,7 @@ fn a_clock_set_back_by_an_hour() {
 #[test]
 fn a_clock_that_jumps_ten_years_ahead() {
     const TEN_YEARS: f64 = 3_650.0 * 24.0 * HOUR;
-    let cluster = Cluster::builder().worker(1).clock().start();
+    let cluster = Cluster::builder().worker(1).patient().clock().start();
     let mut client = cluster.connect();
     let before: i64 = single(&mut client, "SELECT snowflake_nextval()");
     cluster.set_clock(TEN_YEARS);
@@ -61,7 +58,7 @@ fn a_clock_that_jumps_ten_years_ahead() {
 
 #[test]
 fn the_floor_is_moved_by_hand() {
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = Cluster::builder().worker(1).patient().start();
     let mut client = cluster.connect();
     client.run("SELECT snowflake_nextval(); SELECT snowflake_advance(now() + '2 s')");
     let floor: f64 = status(&mut client, "extract(epoch FROM floor)::float8");
@@ -86,6 +83,7 @@ fn the_floor_is_moved_by_hand_too_early() {
     client.run("CREATE DATABASE home");
     client.run("CREATE EXTENSION snowflake_id");
     // The floor cannot be stored yet, so the call fails.
+    client.run("SET snowflake_id.max_wait = '300ms'");
     assert_eq!(failure(&mut client, "SELECT snowflake_advance('2024-06-01')").0, "55000");
     let mut home = cluster.connect_to("home");
     home.run("CREATE EXTENSION snowflake_id");
@@ -98,9 +96,9 @@ fn the_floor_is_moved_by_hand_too_early() {
 /// for the ticks of another.
 #[test]
 fn long_ticks_that_are_not_used_move_no_floor() {
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = Cluster::builder().worker(1).patient().start();
     let mut all = ids(&mut cluster.connect(), "SELECT snowflake_batch(1000)");
-    for _ in 0..8 {
+    for _ in 0..5 {
         cluster.restart("fast");
         let mut client = cluster.connect();
         keeper_pid(&mut client);
@@ -112,9 +110,7 @@ fn long_ticks_that_are_not_used_move_no_floor() {
         let ahead: f64 = status(&mut client, "extract(epoch FROM floor - clock_timestamp())::float8");
         assert!(ahead < 1.0, "{ahead}");
     }
-    let mut client = cluster.connect();
-    client.run("SET snowflake_id.max_wait = '1s'");
-    all.extend(ids(&mut client, "SELECT snowflake_nextval()"));
+    all.extend(ids(&mut cluster.connect(), "SELECT snowflake_nextval()"));
     assert_increasing(&all);
 }
 
@@ -135,12 +131,14 @@ fn long_ticks_that_are_used_do_not_repeat() {
             Err(error) => assert_eq!(error.code().unwrap().code(), "55P03", "{}", text(&error)),
         }
         cluster.set_clock_to_next(10.0);
-        client.run("SET snowflake_id.max_wait = '20s'");
+        client.run("SET snowflake_id.max_wait = '1min'");
         all.extend(ids(&mut client, take));
         client.run("RESET snowflake_id.layout; SELECT snowflake_nextval()");
         cluster.restart(mode);
         // The layout with short ticks must not wait for the long ones, which would take longer than max_wait.
-        cluster.connect().run("SELECT snowflake_nextval()");
+        client = cluster.connect();
+        keeper_pid(&mut client);
+        client.run("SELECT snowflake_nextval()");
     }
     assert_increasing(&all);
 }
