@@ -74,7 +74,7 @@ fn a_subscription_takes_ids() {
          INSERT INTO orders SELECT generate_series(1, 1000);
          CREATE PUBLICATION orders FOR TABLE orders",
     );
-    let subscriber = Cluster::builder().worker(1).start();
+    let subscriber = Cluster::builder().worker(1).patient().start();
     let mut subscribing = subscriber.connect();
     subscribing.run(ORDERS);
     let subscription = format!(
@@ -83,7 +83,7 @@ fn a_subscription_takes_ids() {
     );
     subscribing.run(&subscription);
     let mut arrived = |rows: usize| {
-        eventually("the rows", || {
+        all_arrive("the rows", || {
             let taken = ids(&mut subscribing, "SELECT id FROM orders ORDER BY place");
             (taken.len() == rows).then_some(taken)
         })

@@ -1,7 +1,7 @@
 //! The script of `snowflake_generator_sql()` on a server without the library, run by an ordinary role.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -80,7 +80,13 @@ const INSERTS: [&str; 6] = [
 ];
 
 /// Inserts rows until it is told to stop. Checks that IDs are larger than all IDs that had been committed before.
-fn insert_until(server: &Cluster, pool: Option<&Pool>, newest: &AtomicI64, stop: &AtomicBool) -> Vec<i64> {
+fn insert_until(
+    server: &Cluster,
+    pool: Option<&Pool>,
+    newest: &AtomicI64,
+    count: &AtomicUsize,
+    stop: &AtomicBool,
+) -> Vec<i64> {
     let mut committed = vec![];
     while !stop.load(Ordering::Relaxed) {
         let Ok(mut client) = connect_app(server, pool) else {
@@ -97,6 +103,7 @@ fn insert_until(server: &Cluster, pool: Option<&Pool>, newest: &AtomicI64, stop:
                     assert!(ids[0] > before, "{} came after {before} had been committed", ids[0]);
                     assert_increasing(&ids);
                     newest.fetch_max(*ids.last().unwrap(), Ordering::SeqCst);
+                    count.fetch_add(ids.len(), Ordering::Relaxed);
                     committed.extend(ids);
                 }
                 Err(error) => {
@@ -104,6 +111,7 @@ fn insert_until(server: &Cluster, pool: Option<&Pool>, newest: &AtomicI64, stop:
                     let _ = client.batch_execute("ROLLBACK");
                 }
             }
+            thread::sleep(pause_between_queries());
         }
     }
     committed
@@ -146,17 +154,18 @@ fn accidents() {
     install(&server, &script());
     let pool = Pool::start_at(&server, "app", unused_port());
     let newest = AtomicI64::new(0);
+    let counts: [AtomicUsize; SESSIONS] = Default::default();
     let mut random = Random::seeded();
     let client = |session: usize| {
-        let (server, newest) = (&server, &newest);
+        let (server, newest, count) = (&server, &newest, &counts[session]);
         let pool = pool.as_ref().filter(|_| session < 4);
-        move |stop: &AtomicBool| insert_until(server, pool, newest, stop)
+        move |stop: &AtomicBool| insert_until(server, pool, newest, count, stop)
     };
     let cancelling = [|stop: &AtomicBool| cancel_until(&server, stop)];
     let (_, (committed, shift)) = beside(cancelling, || {
         beside((0..SESSIONS).map(client), || {
             let mut shift = 0.0;
-            for _ in 0..rounds(16) {
+            for _ in 0..rounds(8) {
                 thread::sleep(Duration::from_millis(300));
                 match random.below(8) {
                     0..3 => {
@@ -179,6 +188,9 @@ fn accidents() {
                     }
                 }
             }
+            eventually("each session to commit rows", || {
+                counts.iter().all(|count| count.load(Ordering::Relaxed) > 100)
+            });
             shift
         })
     });
@@ -188,9 +200,6 @@ fn accidents() {
     assert_distinct(&rows);
     let rows: HashSet<i64> = rows.into_iter().collect();
     assert!(committed.concat().iter().all(|id| rows.contains(id)), "a committed row is missing");
-    for (session, mine) in committed.iter().enumerate() {
-        assert!(mine.len() > 100, "session {session} committed only {} rows", mine.len());
-    }
     let other_workers = "SELECT count(*) FROM ids.orders WHERE ids.snowflake_worker(id) <> 5";
     assert_eq!(single::<i64>(&mut server.connect(), other_workers), 0);
 }
@@ -224,16 +233,16 @@ fn ids_are_repeated_without_the_lock() {
     let server = without_the_library().start();
     install(&server, &script.replace(LOCK, ""));
     let repeated = eventually("repeated IDs", || {
-        fill(&server, "ids.snowflake_nextval()", 5_000);
+        fill(&server, "ids.snowflake_nextval()", 2_000);
         Some(repeated(&server)).filter(|&repeated| repeated > 0)
     });
     println!("{repeated} IDs were repeated");
 }
 
-/// Sixteen sessions take 320,000 IDs, or 10 million under "make soak". The library takes as many for comparison.
+/// Sixteen sessions take 80,000 IDs. Under "make soak" they take 10 million, and the library takes as many for comparison.
 #[test]
 fn rate() {
-    let each = if is_soak() { 625_000 } else { 20_000 };
+    let each = if is_soak() { 625_000 } else { 5_000 };
     let all = f64::from(each) * SESSIONS as f64;
     let server = without_the_library().set("statement_timeout", "10min").start();
     install(&server, &script());
@@ -241,6 +250,9 @@ fn rate() {
     assert_eq!(repeated(&server), 0);
     let count: i64 = single(&mut server.connect(), "SELECT count(*) FROM ids.orders");
     assert_eq!(count as f64, all);
+    if !is_soak() {
+        return;
+    }
 
     let count_only = |server: &Cluster, function: &str| {
         let query = format!("SELECT count({function}) FROM generate_series(1, {each})");
@@ -278,10 +290,11 @@ fn a_held_lock() {
     let mut owner = server.connect();
     owner.run("SET SESSION AUTHORIZATION generator; BEGIN; LOCK TABLE ids.snowflake_generator_lock");
     let start = Instant::now();
-    let (code, text) = failure(&mut app, "SELECT ids.snowflake_nextval() FROM generate_series(1, 1000000)");
+    let (code, text) =
+        failure_at_once(&mut app, "SELECT ids.snowflake_nextval() FROM generate_series(1, 1000000)");
+    assert!(start.elapsed() > Duration::from_secs(1));
     assert_eq!(code, "55P03");
     assert!(text.starts_with("could not lock the generator of snowflake IDs within 1 second"), "{text}");
-    assert!((1.0..2.0 + SLACK.as_secs_f64()).contains(&start.elapsed().as_secs_f64()));
     owner.run("COMMIT");
 
     // In a transaction, no lock is held after a call, and a prepared transaction holds none either.
@@ -315,17 +328,14 @@ fn a_clock_that_is_set_back() {
     server.set_clock(0.0);
     all.extend(take(&server));
     server.set_clock(-3.0);
-    let start = Instant::now();
     all.extend(take(&server));
-    assert!(start.elapsed() > Duration::from_secs(1), "{:?}", start.elapsed());
+    let ahead = "SELECT extract(epoch FROM max(ids.snowflake_timestamp(id)) - clock_timestamp())::float8
+                 FROM ids.snowflake_batch(1) AS id";
+    assert!(single::<f64>(&mut server.connect(), ahead) < 1.1);
     // A step ahead is followed at once.
     server.set_clock(86_400.0);
     all.extend(take(&server));
-    let ahead: f64 = single(
-        &mut server.connect(),
-        "SELECT extract(epoch FROM max(ids.snowflake_timestamp(id)) - clock_timestamp())::float8
-         FROM ids.snowflake_batch(1) AS id",
-    );
-    assert!(ahead.abs() < 1.0, "{ahead}");
+    let ahead: f64 = single(&mut server.connect(), ahead);
+    assert!((-60.0..1.0).contains(&ahead), "{ahead}");
     assert_increasing(&all);
 }

@@ -144,45 +144,47 @@ fn a_bad_layout_without_preloading() {
 /// `CREATE EXTENSION` says what is missing, before the first INSERT fails. A restore is not disturbed.
 #[test]
 fn create_extension_warns_of_what_is_missing() {
-    let warned = |builder: Builder, create: &str| {
-        let cluster = builder.extensions(&[]).start();
-        if create.contains("IN shop") {
-            cluster.connect().run("CREATE DATABASE shop");
-            if create.contains("after postgres") {
-                cluster.connect().run("CREATE EXTENSION snowflake_id");
-            }
-            if create.contains("and worker") {
-                let row = "INSERT INTO snowflake_worker (node_name, worker_id) SELECT node_name, 1 FROM snowflake_status";
-                cluster.connect().run(row);
-            }
-            cluster.connect_to("shop").run("CREATE EXTENSION snowflake_id");
-        } else {
-            cluster.connect().run(create);
-        }
-        let log = cluster.log();
-        log.lines()
-            .filter_map(|line| line.split_once("WARNING:  "))
-            .map(|(_, text)| text.to_owned())
-            .collect::<Vec<_>>()
-    };
     const CREATE: &str = "CREATE EXTENSION snowflake_id";
-    assert_eq!(warned(Cluster::builder(), CREATE), ["snowflake_id is not in shared_preload_libraries"]);
-    assert_eq!(warned(Cluster::builder().preload(), CREATE), ["this server has no worker ID"]);
-    let restore = "SET row_security = off; CREATE EXTENSION snowflake_id";
-    assert!(warned(Cluster::builder(), restore).is_empty());
-    assert!(warned(Cluster::builder().preload(), restore).is_empty());
-    assert!(warned(Cluster::builder().worker(1), CREATE).is_empty());
-    let leased = Cluster::builder().preload().set("snowflake_id.registry", "host=/nowhere");
-    assert!(warned(leased, CREATE).is_empty());
+    const RESTORE: &str = "SET row_security = off; CREATE EXTENSION snowflake_id";
+    const NO_WORKER: &str = "this server has no worker ID";
+    let server = |builder: Builder| {
+        let cluster = builder.extensions(&[]).start();
+        cluster.connect().run("CREATE DATABASE shop");
+        cluster.connect().run("CREATE DATABASE other");
+        cluster
+    };
+    let warned = |cluster: &Cluster, database: &str, create: &str| -> Option<String> {
+        let before = cluster.log_length();
+        cluster.connect_to(database).run(create);
+        let log = cluster.log_between(&(before..u64::MAX));
+        let mut warnings = log.lines().filter_map(|line| Some(line.split_once("WARNING:  ")?.1.to_owned()));
+        let warning = warnings.next();
+        assert_eq!(warnings.next(), None, "{log}");
+        warning
+    };
+    let without_library = server(Cluster::builder());
+    let missing = "snowflake_id is not in shared_preload_libraries";
+    assert_eq!(warned(&without_library, "postgres", CREATE).as_deref(), Some(missing));
+    assert_eq!(warned(&without_library, "shop", RESTORE), None);
+
+    let without_worker = server(Cluster::builder().preload());
+    assert_eq!(warned(&without_worker, "postgres", RESTORE), None);
+    without_worker.connect().run("DROP EXTENSION snowflake_id");
+    assert_eq!(warned(&without_worker, "postgres", CREATE).as_deref(), Some(NO_WORKER));
+    assert_eq!(warned(&without_worker, "shop", CREATE).as_deref(), Some(NO_WORKER));
+    let row = "INSERT INTO snowflake_worker (node_name, worker_id) SELECT node_name, 1 FROM snowflake_status";
+    without_worker.connect().run(row);
+    assert_eq!(warned(&without_worker, "other", CREATE), None);
+
+    let with_worker = server(Cluster::builder().worker(1));
     // The keeper works in another database, where the extension is missing.
-    assert_eq!(warned(Cluster::builder().worker(1), "IN shop"), ["cannot issue snowflake IDs yet"]);
-    assert!(warned(Cluster::builder().worker(1), "IN shop, after postgres").is_empty());
-    let by_table = Cluster::builder().preload();
-    assert_eq!(
-        warned(by_table.clone(), "IN shop, after postgres"),
-        ["this server has no worker ID", "this server has no worker ID"]
-    );
-    assert_eq!(warned(by_table, "IN shop, after postgres and worker"), ["this server has no worker ID"]);
+    let not_yet = "cannot issue snowflake IDs yet";
+    assert_eq!(warned(&with_worker, "shop", CREATE).as_deref(), Some(not_yet));
+    assert_eq!(warned(&with_worker, "postgres", CREATE), None);
+    assert_eq!(warned(&with_worker, "other", CREATE), None);
+
+    let leased = server(Cluster::builder().preload().set("snowflake_id.registry", "host=/nowhere"));
+    assert_eq!(warned(&leased, "postgres", CREATE), None);
 }
 
 /// What a new server logs: what to do next, and then good news.

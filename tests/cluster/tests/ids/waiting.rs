@@ -81,7 +81,7 @@ fn a_wait_is_visible_cancellable_and_holds_no_lock() {
     cancel.cancel_query(NoTls).unwrap();
     let (mut waiter, message) = waiting.join().unwrap();
     assert!(message.contains("canceling statement due to user request"), "{message}");
-    assert!(cancelled.elapsed() < SLACK, "{:?}", cancelled.elapsed());
+    assert_within(SLACK, cancelled.elapsed(), "the end of a canceled wait");
     // The session can be used again.
     waiter.run("RESET snowflake_id.layout; SELECT snowflake_nextval()");
 }
@@ -89,10 +89,9 @@ fn a_wait_is_visible_cancellable_and_holds_no_lock() {
 #[test]
 fn statement_timeout_and_termination_end_a_wait() {
     let (cluster, mut waiter) = waiting_session();
-    let start = Instant::now();
-    let (state, message) = failure(&mut waiter, &format!("SET statement_timeout = '300ms'; {SIX_MORE}"));
+    let timeout = format!("SET statement_timeout = '300ms'; {SIX_MORE}");
+    let (state, message) = failure_at_once(&mut waiter, &timeout);
     assert_eq!(state, "57014", "{message}");
-    assert!((250..10_000).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
     waiter.run("RESET statement_timeout");
 
     let pid: i32 = single(&mut waiter, "SELECT pg_backend_pid()");
@@ -105,7 +104,7 @@ fn statement_timeout_and_termination_end_a_wait() {
     let terminated = Instant::now();
     observer.run(&format!("SELECT pg_terminate_backend({pid})"));
     waiting.join().unwrap();
-    assert!(terminated.elapsed() < SLACK);
+    assert_within(SLACK, terminated.elapsed(), "the end of a session that waits");
 }
 
 /// At saturation waits are shorter than a millisecond. They are still visible and can be canceled.
