@@ -153,15 +153,15 @@ impl Cluster {
 
     /// Sets the difference between the server's clock and the real clock, in seconds, for all processes at once.
     pub fn set_clock(&self, seconds: f64) {
-        self.write_clock(&[(seconds * 1e6) as i64]);
+        self.write_clock([(seconds * 1e6) as i64, 0, 0]);
     }
 
-    /// Stops the clock at an instant of Unix time. It then moves by a step each time a process reads it.
+    /// Stops the clock at an instant of Unix time, until it is set. It moves by a step each time a process reads it.
     pub fn hold_clock(&self, instant_us: i64, step_us: i64) {
-        self.write_clock(&[0, instant_us, step_us]);
+        self.write_clock([0, instant_us, step_us]);
     }
 
-    fn write_clock(&self, numbers: &[i64]) {
+    fn write_clock(&self, numbers: [i64; 3]) {
         // Processes have the file mapped. If it were truncated, they would read beyond its end, which is fatal.
         let mut file =
             fs::OpenOptions::new().create(true).truncate(false).write(true).open(self.clock_file()).unwrap();
@@ -171,7 +171,8 @@ impl Cluster {
 
     /// Moves a clock that can be set to the start of the next tick. `tick` is its length in seconds.
     pub fn set_clock_to_next(&self, tick: f64) {
-        let shift = i64::from_ne_bytes(fs::read(self.clock_file()).unwrap().try_into().unwrap()) as f64 / 1e6;
+        let file = fs::read(self.clock_file()).unwrap();
+        let shift = i64::from_ne_bytes(file[..8].try_into().unwrap()) as f64 / 1e6;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64() + shift;
         self.set_clock(shift + tick - now % tick + 0.01);
     }

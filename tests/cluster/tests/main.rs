@@ -90,7 +90,7 @@ mod horizon {
     mod keeper;
     mod leap_second;
     mod lost_history;
-    mod max_wait;
+    pub mod max_wait;
     mod overwritten;
     mod replication;
     mod requests;

@@ -32,10 +32,7 @@ fn the_registry_is_the_second_of_the_hosts() {
             format!("{} target_session_attrs=any", to_standby.connection_string()),
             "cannot use the registry on a standby",
         ),
-        (
-            format!("host=127.0.0.1 port={} user=fleet dbname=postgres", unused_port()),
-            "Connection refused",
-        ),
+        (format!("host=127.0.0.1 port={} user=fleet dbname=postgres", unused_port()), "Connection refused"),
         (format!("{} connect_timeout=2", dead.connection_string()), "within 2 s"),
         (dead.connection_string(), "within 5 s"),
     ] {

@@ -23,11 +23,10 @@ fn expect_renewals(client: &mut Client) {
 
 #[test]
 fn the_keepers_database_is_read_only() {
-    let cluster = Cluster::builder().worker(1).short_horizon().start();
+    let cluster = Cluster::builder().worker(1).short_horizon().patient().start();
     let mut client = cluster.connect();
     // The setting in the configuration affects the running keeper, the setting of the database the next one.
-    cluster.change("default_transaction_read_only", "on");
-    eventually("the reload", || single::<String>(&mut client, "SHOW default_transaction_read_only") == "on");
+    cluster.change_for(&mut client, "default_transaction_read_only", "on");
     expect_renewals(&mut client);
     client.run("BEGIN READ WRITE; ALTER DATABASE postgres SET default_transaction_read_only = on; COMMIT");
     replace_keeper(&mut client);
@@ -40,7 +39,7 @@ fn the_keepers_database_is_read_only() {
 
 #[test]
 fn the_keepers_database_allows_no_connections() {
-    let cluster = Cluster::builder().worker(1).short_horizon().home().stopped();
+    let cluster = Cluster::builder().worker(1).short_horizon().patient().home().stopped();
     let mut client = cluster.start_with_home();
     client.run("ALTER DATABASE home ALLOW_CONNECTIONS false");
     assert!(cluster.try_connect("home").is_err());
@@ -56,7 +55,7 @@ fn the_keepers_database_allows_no_connections() {
 #[test]
 fn the_extension_is_dropped_and_created_again_under_load() {
     let mut random = Random::seeded();
-    let cluster = Cluster::builder().worker(1).clock().start();
+    let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
     let other = "other";
     cluster.connect().run("CREATE DATABASE other");
     cluster.connect_to(other).run("CREATE EXTENSION snowflake_id");
@@ -100,7 +99,8 @@ fn the_extension_is_dropped_and_created_again_under_load() {
         shift = set_clock_as_needed(&cluster);
     }
     let mut client = cluster.connect_to(other);
-    all.extend(ids(&mut client, "SELECT snowflake_batch(1000000)"));
+    client.run("SET snowflake_id.max_wait = '1min'");
+    all.extend(ids(&mut client, "SELECT snowflake_batch(100000)"));
     println!("{} IDs", all.len());
     assert_distinct(&all);
 }
@@ -111,26 +111,26 @@ fn settings_of_the_keepers_database_that_would_end_or_change_its_session() {
     let cluster = Cluster::builder().worker(1).short_horizon().start();
     let mut client = cluster.connect();
     client.run("CREATE ROLE mallory");
-    for setting in [
-        "exit_on_error = on",
-        "role = 'mallory'",
-        "session_authorization = 'mallory'",
+    let timeouts: &[&str] = &[
         "transaction_timeout = '700ms'",
         "statement_timeout = '1ms'",
         "lock_timeout = '1ms'",
+        "exit_on_error = on",
         "default_transaction_isolation = 'serializable'",
         "default_transaction_deferrable = on",
-    ] {
-        match client.batch_execute(&format!("ALTER DATABASE postgres SET {setting}")) {
-            Ok(()) => {}
-            // This setting does not exist before version 17.
-            Err(error) if setting.starts_with("transaction_timeout") => {
-                assert!(text(&error).contains("unrecognized"), "{}", text(&error));
-                continue;
+    ];
+    for settings in [timeouts, &["role = 'mallory'"], &["session_authorization = 'mallory'"]] {
+        for setting in settings {
+            match client.batch_execute(&format!("ALTER DATABASE postgres SET {setting}")) {
+                Ok(()) => {}
+                // This setting does not exist before version 17.
+                Err(error) if setting.starts_with("transaction_timeout") => {
+                    assert!(text(&error).contains("unrecognized"), "{}", text(&error));
+                }
+                Err(error) => panic!("{setting}: {}", text(&error)),
             }
-            Err(error) => panic!("{setting}: {}", text(&error)),
         }
-        println!("{setting}");
+        println!("{settings:?}");
         replace_keeper(&mut client);
         expect_renewals(&mut client);
         // While a lock blocks its write, the keeper waits and reports it. Then it continues.
@@ -147,10 +147,10 @@ fn settings_of_the_keepers_database_that_would_end_or_change_its_session() {
                 .is_some_and(|error| error.contains("lock timeout"))
         });
         thread::sleep(Duration::from_secs(1));
-        assert_eq!(before, keeper(), "{setting}");
+        assert_eq!(before, keeper(), "{settings:?}");
         client.run("ROLLBACK; ALTER DATABASE postgres RESET ALL");
         client.run(
-            "SET snowflake_id.max_wait = '20s'; SELECT snowflake_nextval(); RESET snowflake_id.max_wait",
+            "SET snowflake_id.max_wait = '1min'; SELECT snowflake_nextval(); RESET snowflake_id.max_wait",
         );
     }
     cluster.stop_server("fast");
@@ -235,7 +235,7 @@ fn the_keepers_database_is_dropped_by_force() {
     client.run("CREATE DATABASE home");
     cluster.connect_to("home").run("CREATE EXTENSION snowflake_id");
     wait_for_first_id(&mut client);
-    client.run("SET snowflake_id.max_wait = '20s'");
+    client.run("SET snowflake_id.max_wait = '1min'");
     all.extend(ids(&mut client, "SELECT snowflake_batch(100000)"));
     assert_increasing(&all);
 }

@@ -1,7 +1,7 @@
 //! The stored history of the server is lost while it runs: dropped and created again, emptied, or replaced by an older
 //! copy. The server still knows up to when IDs may have been issued, and applies that to every worker ID.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use harness::*;
 
@@ -11,36 +11,45 @@ fn set_worker(cluster: &Cluster, client: &mut Client, worker: &str) {
     cluster.change_for(client, "snowflake_id.worker_id", worker);
 }
 
-/// Returns the first IDs under this worker ID that are available within the given time, or the error.
-fn try_to_take(client: &mut Client, worker: i32, time: Duration) -> Result<Vec<i64>, String> {
-    let start = Instant::now();
-    client.run("SET snowflake_id.max_wait = '300ms'");
-    loop {
-        let taken = client
-            .query_one("SELECT snowflake_worker(snowflake_nextval())", &[])
-            .map_err(|error| text(&error))
-            .and_then(|row| match row.get::<_, i32>(0) == worker {
-                true => Ok(()),
-                false => Err("IDs of another worker".into()),
-            });
-        match taken {
-            Ok(()) => return Ok(ids(client, "SELECT snowflake_batch(300000)")),
-            Err(problem) if start.elapsed() > time => return Err(problem),
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-        }
-    }
+/// A server whose layout has 256 IDs in a millisecond, so that few IDs cover much time.
+fn server() -> Builder {
+    let layout = "time:41 worker:14 sequence:8";
+    Cluster::builder().worker(1).short_horizon().clock().set("snowflake_id.layout", layout)
 }
+
+/// Waits until IDs under this worker ID are available, and returns some, or until they are refused because the server
+/// may have used the worker ID before.
+fn try_to_take(client: &mut Client, worker: i32) -> Option<Vec<i64>> {
+    let refusal = format!("this server may have used worker ID {worker}");
+    client.run("SET snowflake_id.max_wait = '300ms'");
+    eventually("IDs of the worker, or a refusal", || {
+        let row = client.query_one("SELECT snowflake_worker(snowflake_nextval())", &[]);
+        match row.map_err(|error| text(&error)) {
+            Ok(row) => (row.get::<_, i32>(0) == worker).then_some(true),
+            Err(message) => message.contains(&refusal).then_some(false),
+        }
+    })
+    .then(|| ids(client, BURST))
+}
+
+#[track_caller]
+fn take(client: &mut Client, worker: i32) -> Vec<i64> {
+    try_to_take(client, worker).unwrap_or_else(|| panic!("worker ID {worker} is refused"))
+}
+
+/// The IDs of a fifth of a second.
+const BURST: &str = "SELECT snowflake_batch(50000)";
 
 /// Worker 1 issues a burst with a clock that is 40 s ahead. Then the clock is set right, and the horizon is reset for
 /// worker 9.
 fn reset_after_a_wrong_clock(cluster: &Cluster) -> Vec<i64> {
     cluster.set_clock(40.0);
     let mut client = cluster.connect();
-    let mut all = ids(&mut client, "SELECT snowflake_batch(900000)");
+    let mut all = ids(&mut client, BURST);
     cluster.set_clock(0.0);
     client.run("SELECT snowflake_reset_horizon(9)");
     set_worker(cluster, &mut client, "9");
-    all.extend(try_to_take(&mut client, 9, Duration::from_secs(20)).unwrap());
+    all.extend(take(&mut client, 9));
     all
 }
 
@@ -49,20 +58,14 @@ fn reset_after_a_wrong_clock(cluster: &Cluster) -> Vec<i64> {
 fn expect_no_repeat_of_worker_1(cluster: &Cluster, mut all: Vec<i64>) {
     let mut client = cluster.connect();
     set_worker(cluster, &mut client, "1");
-    match try_to_take(&mut client, 1, Duration::from_secs(2)) {
-        Ok(_) => {
-            let made: f64 = single(
-                &mut client,
-                &format!("SELECT extract(epoch FROM snowflake_timestamp({}))::float8", all[0]),
-            );
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
-            cluster.set_clock(made - now);
-            for _ in 0..3 {
-                all.extend(try_to_take(&mut client, 1, Duration::from_secs(2)).unwrap_or_default());
+    if try_to_take(&mut client, 1).is_some() {
+        let first = format!("SELECT extract(epoch FROM snowflake_timestamp({}))::float8", all[0]);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+        cluster.set_clock(single::<f64>(&mut client, &first) - now);
+        for _ in 0..10 {
+            if let Ok(rows) = client.query(BURST, &[]) {
+                all.extend(rows.iter().map(|row| row.get::<_, i64>(0)));
             }
-        }
-        Err(message) => {
-            assert!(message.contains("this server may have used worker ID 1"), "{message}")
         }
     }
     assert_distinct(&all);
@@ -70,11 +73,11 @@ fn expect_no_repeat_of_worker_1(cluster: &Cluster, mut all: Vec<i64>) {
 
 #[test]
 fn created_again_after_a_reset() {
-    let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
+    let cluster = server().start();
     let mut all = reset_after_a_wrong_clock(&cluster);
     let mut client = cluster.connect();
     client.run(RESET);
-    all.extend(try_to_take(&mut client, 9, Duration::from_secs(10)).unwrap());
+    all.extend(take(&mut client, 9));
     expect_no_repeat_of_worker_1(&cluster, all);
 }
 
@@ -83,10 +86,10 @@ fn created_again_after_a_reset() {
 #[test]
 fn created_again_after_a_reset_before_the_worker_is_set() {
     for loss in [RESET, "REFRESH MATERIALIZED VIEW snowflake_internal.used_identity WITH NO DATA"] {
-        let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
+        let cluster = server().start();
         cluster.set_clock(40.0);
         let mut client = cluster.connect();
-        let all = ids(&mut client, "SELECT snowflake_batch(900000)");
+        let all = ids(&mut client, BURST);
         cluster.set_clock(0.0);
         client.run("SELECT snowflake_reset_horizon(9)");
         client.run(loss);
@@ -97,7 +100,7 @@ fn created_again_after_a_reset_before_the_worker_is_set() {
 /// The records are emptied, and the server is stopped before the keeper has noticed.
 #[test]
 fn emptied_and_stopped() {
-    let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
+    let cluster = server().start();
     let all = reset_after_a_wrong_clock(&cluster);
     cluster.connect().run("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity WITH NO DATA");
     cluster.restart("fast");
@@ -107,7 +110,7 @@ fn emptied_and_stopped() {
 /// As above, but the server crashes at once, so only the records that CREATE EXTENSION itself stored are available.
 #[test]
 fn created_again_after_a_reset_and_crashed() {
-    let cluster = Cluster::builder().worker(1).set("fsync", "on").clock().start();
+    let cluster = server().set("fsync", "on").start();
     let all = reset_after_a_wrong_clock(&cluster);
     cluster.connect().run(RESET);
     cluster.restart("immediate");
@@ -117,7 +120,7 @@ fn created_again_after_a_reset_and_crashed() {
 /// A backend crashes between DROP and CREATE EXTENSION, so that shared memory is reinitialized.
 #[test]
 fn created_again_after_a_crash_of_a_backend() {
-    let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
+    let cluster = server().start();
     let all = reset_after_a_wrong_clock(&cluster);
     cluster.connect().run("DROP EXTENSION snowflake_id");
     cluster.crash_a_backend();
@@ -129,12 +132,12 @@ fn created_again_after_a_crash_of_a_backend() {
 /// dropped.
 #[test]
 fn created_again_after_another_worker() {
-    let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
+    let cluster = server().start();
     cluster.set_clock(40.0);
     let mut client = cluster.connect();
-    let mut all = ids(&mut client, "SELECT snowflake_batch(600000)");
+    let mut all = ids(&mut client, BURST);
     set_worker(&cluster, &mut client, "2");
-    all.extend(try_to_take(&mut client, 2, Duration::from_secs(10)).unwrap());
+    all.extend(take(&mut client, 2));
     client.run(RESET);
     cluster.set_clock(0.0);
     let (state, message) = failure(&mut client, "SELECT snowflake_reset_horizon(1)");
@@ -146,7 +149,7 @@ fn created_again_after_another_worker() {
 /// Only the rows are removed, by the only statement that can do that.
 #[test]
 fn emptied() {
-    let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
+    let cluster = server().start();
     let all = reset_after_a_wrong_clock(&cluster);
     let mut client = cluster.connect();
     client.run("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity WITH NO DATA");
@@ -178,7 +181,7 @@ fn an_older_copy_of_the_database() {
     let cluster = Cluster::builder().worker(1).home().stopped();
     let mut client = cluster.start_with_home();
     copy_home(&mut client);
-    let highest: i64 = ids(&mut client, "SELECT snowflake_batch(1000000)").into_iter().max().unwrap();
+    let highest: i64 = ids(&mut client, "SELECT snowflake_batch(100000)").into_iter().max().unwrap();
     replace_home_by_copy(&mut client);
     // The loss is noticed and the history stored again, before a crash could make the old copy valid.
     let mut home = cluster.connect_to("home");
@@ -198,18 +201,18 @@ fn an_older_copy_of_the_database() {
 /// The same after a reset, so that the records in the copy are out of date too.
 #[test]
 fn an_older_copy_after_a_reset() {
-    let cluster = Cluster::builder().worker(1).short_horizon().home().clock().stopped();
+    let cluster = server().home().stopped();
     let mut client = cluster.start_with_home();
     copy_home(&mut client);
     keeper_pid(&mut client);
     cluster.set_clock(40.0);
-    let mut all = ids(&mut client, "SELECT snowflake_batch(900000)");
+    let mut all = ids(&mut client, BURST);
     cluster.set_clock(0.0);
     cluster.connect_to("home").run("SELECT snowflake_reset_horizon(9)");
     set_worker(&cluster, &mut client, "9");
-    all.extend(try_to_take(&mut client, 9, Duration::from_secs(20)).unwrap());
+    all.extend(take(&mut client, 9));
     replace_home_by_copy(&mut client);
-    all.extend(try_to_take(&mut client, 9, Duration::from_secs(20)).unwrap());
+    all.extend(take(&mut client, 9));
     expect_no_repeat_of_worker_1(&cluster, all);
 }
 

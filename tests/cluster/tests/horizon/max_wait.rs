@@ -96,26 +96,34 @@ fn a_hopeless_wait_fails_at_once() {
     assert_eq!(single::<f64>(&mut client, &apart), 10.0);
 }
 
-/// The keeper executes a request and waits for a standby. A caller that cancels returns, with a message that the
-/// request is still in progress.
-#[test]
-fn a_request_under_way_is_left_at_once() {
-    let cluster = Cluster::builder().worker(1).set("snowflake_id.max_wait", "10min").start();
-    let (mut client, mut observer) = (cluster.connect(), cluster.connect());
-    keeper_pid(&mut client);
-    cluster.lose_the_standby();
-    let pid: i32 = single(&mut client, "SELECT pg_backend_pid()");
+/// Runs a request, and cancels the call while the keeper's commit waits for a standby. Returns the SQLSTATE and the
+/// full error text.
+pub fn cancelled_during_commit(cluster: &Cluster, client: &mut Client, request: &str) -> (String, String) {
+    let pid: i32 = single(client, "SELECT pg_backend_pid()");
+    let mut observer = cluster.connect();
     thread::scope(|scope| {
-        let call = scope.spawn(|| failure(&mut client, ADVANCE));
+        let call = scope.spawn(|| failure(client, request));
         let waits = "SELECT FROM pg_stat_activity
                      WHERE backend_type = 'snowflake_id keeper' AND wait_event = 'SyncRep'";
         eventually("the keeper's commit", || !observer.query(waits, &[]).unwrap().is_empty());
         let start = Instant::now();
         observer.execute("SELECT pg_cancel_backend($1)", &[&pid]).unwrap();
-        let (state, message) = call.join().unwrap();
-        assert_within(SLACK, start.elapsed(), "leaving the request");
-        assert_eq!(state, "57014", "{message}");
-    });
+        let failed = call.join().unwrap();
+        assert_within(SLACK, start.elapsed(), "the end of a canceled call");
+        failed
+    })
+}
+
+/// The keeper executes a request and waits for a standby. A caller that cancels returns, with a message that the
+/// request is still in progress.
+#[test]
+fn a_request_under_way_is_left_at_once() {
+    let cluster = Cluster::builder().worker(1).set("snowflake_id.max_wait", "10min").start();
+    let mut client = cluster.connect();
+    keeper_pid(&mut client);
+    cluster.lose_the_standby();
+    let (state, message) = cancelled_during_commit(&cluster, &mut client, ADVANCE);
+    assert_eq!(state, "57014", "{message}");
     // The next request waits for the first.
     client.run("SET statement_timeout = '300ms'");
     assert_eq!(failure_at_once(&mut client, ADVANCE).0, "57014");

@@ -18,7 +18,7 @@ fn a_tool_copies_all_sequences_and_the_server_crashes() {
     let cluster = Cluster::builder().worker(1).set("snowflake_id.horizon_margin", "20s").clock().start();
     let mut client = cluster.connect();
     client.run("CREATE TABLE customers (id bigserial)");
-    let mut all = ids(&mut client, "SELECT snowflake_batch(1000000)");
+    let mut all = ids(&mut client, "SELECT snowflake_batch(100000)");
     client.run(COPY_SEQUENCES);
     drop(client);
     cluster.stop_server("immediate");
@@ -27,12 +27,12 @@ fn a_tool_copies_all_sequences_and_the_server_crashes() {
     let mut client = cluster.connect();
     keeper_pid(&mut client);
     client.run("SET snowflake_id.max_wait = '100ms'");
-    if let Ok(rows) = client.query("SELECT snowflake_batch(1000000)", &[]) {
+    if let Ok(rows) = client.query("SELECT snowflake_batch(100000)", &[]) {
         all.extend(rows.iter().map(|row| row.get::<_, i64>(0)));
     }
     assert_increasing(&all);
     set_clock_as_needed(&cluster);
-    client.run("SET snowflake_id.max_wait = '20s'");
+    client.run("SET snowflake_id.max_wait = '1min'");
     all.extend(ids(&mut client, "SELECT snowflake_batch(100000)"));
     assert_increasing(&all);
 }
@@ -40,7 +40,7 @@ fn a_tool_copies_all_sequences_and_the_server_crashes() {
 /// A script refreshes all materialized views. It fails on ours by every method, and nothing is lost.
 #[test]
 fn all_materialized_views_are_refreshed() {
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = Cluster::builder().worker(1).short_horizon().patient().start();
     let mut client = cluster.connect();
     client.run("CREATE MATERIALIZED VIEW daily AS SELECT now() AS at");
     let mut all = ids(&mut client, "SELECT snowflake_batch(1000)");
@@ -83,12 +83,12 @@ fn the_stored_horizon_is_emptied_before_a_stop_without_a_worker_id() {
     client.run("REFRESH MATERIALIZED VIEW snowflake_internal.horizon WITH NO DATA");
     drop(client);
     cluster.stop_server("fast");
-    cluster.set_clock(time_of(all[0]) - 10.0 - now());
+    cluster.set_clock(time_of(all[0]) - 2.0 - now());
     cluster.configure(&[("snowflake_id.worker_id", "1")]);
     cluster.start_server();
     let mut client = cluster.connect();
     keeper_pid(&mut client);
-    client.run("SET snowflake_id.max_wait = '20s'");
+    client.run("SET snowflake_id.max_wait = '1min'");
     all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
     assert_increasing(&all);
 }
@@ -97,9 +97,9 @@ fn the_stored_horizon_is_emptied_before_a_stop_without_a_worker_id() {
 /// nothing.
 #[test]
 fn the_stored_horizon_is_emptied() {
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = Cluster::builder().worker(1).short_horizon().patient().start();
     let mut client = cluster.connect();
-    let mut all = ids(&mut client, "SELECT snowflake_batch(1000000)");
+    let mut all = ids(&mut client, "SELECT snowflake_batch(100000)");
     client.run("REFRESH MATERIALIZED VIEW snowflake_internal.horizon WITH NO DATA");
     eventually("the horizon to be written again", || {
         all.extend(ids(&mut client, "SELECT snowflake_nextval()"));
@@ -113,9 +113,9 @@ fn the_stored_horizon_is_emptied() {
 /// The same, but the server crashes before the next cycle of the keeper. The history is lost, and the log says so.
 #[test]
 fn the_stored_horizon_is_emptied_and_the_server_crashes() {
-    let cluster = Cluster::builder().worker(1).set("snowflake_id.horizon_margin", "20s").start();
+    let cluster = Cluster::builder().worker(1).set("snowflake_id.horizon_margin", "10min").start();
     let mut client = cluster.connect();
-    let mut all = ids(&mut client, "SELECT snowflake_batch(1000000)");
+    let mut all = ids(&mut client, "SELECT snowflake_batch(100000)");
     client.run("REFRESH MATERIALIZED VIEW snowflake_internal.horizon WITH NO DATA");
     cluster.restart("immediate");
     all.push(wait_for_first_id(&mut cluster.connect()));
@@ -158,7 +158,7 @@ fn what_is_stored_is_no_heap_any_more() {
         client.run("SET snowflake_id.max_wait = '100ms'");
         assert_eq!(wait_for_refusal(&mut client).0, "55P03");
         client.run(&format!("ALTER MATERIALIZED VIEW snowflake_internal.{view} SET ACCESS METHOD heap"));
-        client.run("SET snowflake_id.max_wait = '20s'");
+        client.run("SET snowflake_id.max_wait = '1min'");
         all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
     }
     assert_increasing(&all);
@@ -167,7 +167,8 @@ fn what_is_stored_is_no_heap_any_more() {
 /// In-place writes reach a standby, whose pages are compared with the primary's after each record.
 #[test]
 fn a_standby_replays_what_is_written_in_place() {
-    let primary = Cluster::builder().worker(1).short_horizon().set("wal_consistency_checking", "all").start();
+    let primary = Cluster::builder().worker(1).short_horizon().patient();
+    let primary = primary.set("wal_consistency_checking", "all").start();
     let mut client = primary.connect();
     wait_for_first_id(&mut client);
     let standby = primary.start_standby(&[]);
@@ -177,9 +178,10 @@ fn a_standby_replays_what_is_written_in_place() {
     for statement in ["CHECKPOINT", "VACUUM FULL snowflake_internal.horizon", "VACUUM FREEZE", again] {
         client.run(statement);
         let before: i64 = single(&mut client, stored);
+        let mut replayed = standby.connect();
         eventually("the horizon on the standby", || {
             client.run("SELECT snowflake_nextval()");
-            let row = standby.connect().query_opt(stored, &[]).ok().flatten();
+            let row = replayed.query_opt(stored, &[]).ok().flatten();
             row.is_some_and(|row| row.get::<_, i64>(0) > before)
         });
     }

@@ -33,7 +33,7 @@ fn the_floor_is_moved_without_a_worker_id() {
 /// The keeper cannot store the floor: the call fails.
 #[test]
 fn the_floor_cannot_be_stored() {
-    let cluster = Cluster::builder().worker(1).start();
+    let cluster = Cluster::builder().worker(1).short_horizon().start();
     let (mut client, mut other) = (cluster.connect(), cluster.connect());
     keeper_pid(&mut client);
     other.run("BEGIN; ALTER MATERIALIZED VIEW snowflake_internal.horizon OWNER TO CURRENT_USER");

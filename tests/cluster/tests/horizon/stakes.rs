@@ -1,5 +1,6 @@
 //! The IDs that a server made from a copy would repeat if it trusted its clock.
 
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use harness::*;
@@ -24,24 +25,42 @@ pub fn repeats(ids: &[i64], others: &[i64]) -> usize {
     ids.iter().filter(|id| others.binary_search(id).is_ok()).count()
 }
 
-/// How many of the IDs have a later time than the server's clock. The server would repeat these if it trusted its
-/// clock.
-pub fn at_stake(cluster: &Cluster, ids: &[i64]) -> usize {
-    let clock: f64 = single(&mut cluster.connect(), "SELECT extract(epoch FROM clock_timestamp())::float8");
-    ids.iter().filter(|id| time_of(**id) > clock).count()
+/// Stops the server's clock at an instant, until [`at_stake`] lets it continue.
+pub fn stop_clock(cluster: &Cluster, time: f64) {
+    cluster.hold_clock((time * 1e6) as i64, 1);
 }
 
-/// Sets the server's clock to 2 s before the time in the latest of the IDs.
+/// Stops the server's clock 2 s before the time in the latest of the IDs, until [`at_stake`] lets it continue.
 pub fn set_clock_behind(cluster: &Cluster, ids: &[i64]) {
-    cluster.set_clock(time_of(*ids.iter().max().unwrap()) - 2.0 - now());
+    stop_clock(cluster, time_of(*ids.iter().max().unwrap()) - 2.0);
+}
+
+/// How many of the IDs have a later time than the server's clock, which was stopped and now continues. The server would
+/// repeat these if it trusted its clock. There must be some.
+#[track_caller]
+pub fn at_stake(cluster: &Cluster, ids: &[i64]) -> usize {
+    let clock: f64 = single(&mut cluster.connect(), "SELECT extract(epoch FROM clock_timestamp())::float8");
+    cluster.set_clock(clock - now());
+    let count = ids.iter().filter(|id| time_of(**id) > clock).count();
+    assert!(count > 0, "no ID is later than {clock}");
+    count
+}
+
+/// Waits until clients have inserted some more rows into table `orders`.
+#[track_caller]
+pub fn wait_for_rows(cluster: &Cluster) {
+    let mut client = cluster.connect();
+    let mut rows = || single::<i64>(&mut client, "SELECT count(*) FROM orders");
+    let before = rows();
+    eventually("more rows", || rows() > before + 50);
 }
 
 /// The IDs that four clients receive from a server as soon as it issues any.
 pub fn take_a_while(cluster: &Cluster) -> Vec<i64> {
     let first = wait_for_first_id(&mut cluster.connect());
-    let (mut all, ()) = while_taking(takers(cluster, 4), || while_issuing(cluster, 2_000, A_WHILE));
-    all.push(first);
-    assert!(all.len() > 1_000, "only {} IDs", all.len());
+    let (all, ()) = once_taken(2_000, takers(cluster, 4), || thread::sleep(A_WHILE));
+    all.iter().for_each(|mine| assert_increasing(mine));
+    let all = [vec![first], all.concat()].concat();
     assert_distinct(&all);
     all
 }
