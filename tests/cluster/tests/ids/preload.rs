@@ -110,19 +110,6 @@ fn no_ids_during_recovery_until_promotion() {
     assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > 0);
 }
 
-/// After `kill -9` of a backend the postmaster reinitializes shared memory, and the keeper opens the gate again.
-#[test]
-fn a_killed_backend_leaves_a_server_that_goes_on() {
-    let cluster = Cluster::builder().worker(1).start();
-    let mut victim = cluster.connect();
-    let before: i64 = single(&mut victim, "SELECT snowflake_nextval()");
-    let pid: i32 = single(&mut victim, "SELECT pg_backend_pid()");
-    successful(std::process::Command::new("kill").args(["-KILL", &pid.to_string()]));
-    let is_ready = |log: &str| log.matches("database system is ready to accept connections").count();
-    eventually("the server to come up again", || is_ready(&cluster.log()) == 2);
-    assert!(single::<i64>(&mut cluster.connect(), "SELECT snowflake_nextval()") > before);
-}
-
 /// Without preloading, an invalid layout in postgresql.conf is an error only where the session's layout is used: not in
 /// a query that names another layout, nor in its parallel workers.
 #[test]
