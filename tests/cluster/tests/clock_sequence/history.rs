@@ -8,7 +8,7 @@ use super::values::{BATCH, HOUR, expect_value, server, start_again, start_with_h
 /// Crashes and clean stops do not exhaust any value.
 #[test]
 fn four_crashes_in_a_row_use_up_no_value() {
-    let cluster = start_with_history(server("rollback3").short_horizon().set("fsync", "on"));
+    let cluster = start_with_history(server("rollback3").short_horizon());
     let mut client = cluster.connect();
     let mut all = Vec::new();
     let modes = ["power", "immediate", "power", "immediate", "fast"];
@@ -87,7 +87,6 @@ fn promotion_between_two_steps() {
     kill_server(&primary);
     standby.set_clock(-2.0 * HOUR);
     standby.promote();
-    on_standby.run("SET snowflake_id.max_wait = '1min'");
     wait_for_first_id(&mut on_standby);
     assert_eq!(take(&mut on_standby, &mut all).1, 2);
     standby.set_clock(-3.0 * HOUR);
@@ -115,11 +114,9 @@ fn a_history_that_is_not_known() {
         if restart {
             client = start_again(&cluster, "immediate");
         }
-        client.run("RESET snowflake_id.max_wait");
         eventually("the gate", || failure(&mut client, BATCH).0 == "55P03");
     }
     cluster.set_clock(0.0);
-    client.run("SET snowflake_id.max_wait = '1min'");
     wait_for_first_id(&mut client);
     take(&mut client, &mut all);
     // The same for a worker ID that this server takes over once it has a history of its own.

@@ -29,7 +29,6 @@ fn back_and_forth_until_all_values_are_exhausted() {
         });
     }
     cluster.set_clock(-HOUR);
-    client.run("SET snowflake_id.max_wait = '1min'");
     let (state, message) = failure_at_once(&mut client, BATCH);
     assert_eq!(state, "55P03", "{message}");
     let mut used = || {
@@ -57,7 +56,7 @@ fn back_and_forth_until_all_values_are_exhausted() {
 /// Under load: calls in flight do not wait for the clock, and none fails.
 #[test]
 fn a_clock_set_back_by_an_hour_under_load() {
-    let cluster = start_with_history(server("rollback3").set("snowflake_id.max_wait", "1min"));
+    let cluster = start_with_history(server("rollback3"));
     let (taken, ()) = beside([|stop: &AtomicBool| take_one_by_one(&cluster, stop); 4], || {
         let mut client = cluster.connect();
         wait_for_first_id(&mut client);
@@ -196,7 +195,6 @@ fn a_requested_floor_holds_for_every_value() {
     for restart in [false, true] {
         if restart {
             client = start_again(&cluster, "immediate");
-            client.run("RESET snowflake_id.max_wait");
         }
         eventually("the gate", || failure(&mut client, BATCH).0 == "55P03");
     }
@@ -211,8 +209,11 @@ fn a_requested_floor_holds_for_every_value() {
 fn rounds_of_steps_back() {
     const IDS_OF_A_ROUND: usize = 500;
     let rounds = rounds(6);
-    let fast =
-        [("snowflake_id.horizon_margin", "300ms"), ("snowflake_id.max_ahead", "300ms"), ("fsync", "on")];
+    let fast = [
+        ("snowflake_id.horizon_margin", "300ms"),
+        ("snowflake_id.max_ahead", "300ms"),
+        ("snowflake_id.max_wait", "2s"),
+    ];
     let cluster = start_with_history(server("rollback3").settings(&fast));
     let mut random = Random::seeded();
     let (mut all, mut values) = (Vec::new(), 0);

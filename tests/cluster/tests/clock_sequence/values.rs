@@ -10,7 +10,7 @@ pub const BATCH: &str = "SELECT snowflake_batch(1000)";
 
 /// A server with a layout and a clock that can be set.
 pub fn server(layout: &str) -> Builder {
-    Cluster::builder().worker(1).set("snowflake_id.layout", layout).clock()
+    Cluster::builder().worker(1).patient().set("snowflake_id.layout", layout).clock()
 }
 
 /// The value of the clock sequence in an ID of the session's layout.
@@ -55,7 +55,5 @@ pub fn start_again(cluster: &Cluster, mode: &str) -> Client {
         mode => cluster.stop_server(mode),
     }
     cluster.start_server();
-    let mut client = cluster.connect();
-    client.run("SET snowflake_id.max_wait = '1min'");
-    client
+    cluster.connect()
 }

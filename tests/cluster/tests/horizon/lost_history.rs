@@ -110,7 +110,7 @@ fn emptied_and_stopped() {
 /// As above, but the server crashes at once, so only the records that CREATE EXTENSION itself stored are available.
 #[test]
 fn created_again_after_a_reset_and_crashed() {
-    let cluster = server().set("fsync", "on").start();
+    let cluster = server().start();
     let all = reset_after_a_wrong_clock(&cluster);
     cluster.connect().run(RESET);
     cluster.restart("immediate");
