@@ -85,6 +85,11 @@ impl Builder {
         self
     }
 
+    /// Gives the server a clock that can be moved ahead by hours, as if they had passed.
+    pub fn following_clock(self) -> Builder {
+        self.short_horizon().set("snowflake_id.max_clock_jump", "1d").clock()
+    }
+
     /// Creates these extensions at the start.
     pub fn extensions(mut self, names: &[&str]) -> Builder {
         self.extensions = names.iter().map(|name| (*name).into()).collect();

@@ -3,12 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use postgres::Client;
 
-use crate::{Builder, Cluster, Registry, TIMEOUT, eventually, ids, single};
+use crate::{Builder, Cluster, Registry, eventually, ids, single};
 
 /// A registry, for servers that lease their worker IDs from it.
 pub struct Fleet {
@@ -17,6 +16,12 @@ pub struct Fleet {
 
 /// Options for leases so short that a test sees them end: 6 s, renewed every half second.
 pub const SHORT_LEASES: &str = "lease => '6s', renew_every => '500ms'";
+/// Options for leases that are renewed often, and that outlast a test on any machine. [`set_clocks`] ends them.
+pub const LASTING_LEASES: &str = "lease => '10min', renew_every => '300ms'";
+/// The shift of all clocks, in seconds, after which [`LASTING_LEASES`] end soon.
+pub const LATE_IN_A_LEASE: f64 = 5.5 * 60.0;
+/// The shift of all clocks, in seconds, after which [`LASTING_LEASES`] have ended.
+pub const AFTER_THE_LEASE: f64 = 11.0 * 60.0;
 /// Options for leases that last while servers start.
 pub const HALF_MINUTE_LEASES: &str = "lease => '30s', renew_every => '500ms'";
 /// Options for leases that outlast a test and are not renewed during it.
@@ -25,7 +30,7 @@ pub const LONG_LEASES: &str = "lease => '10min', renew_every => '5min'";
 impl Fleet {
     /// Starts a fleet without servers. `configuration` holds arguments of `snowflake_registry.configure()`.
     pub fn start(configuration: &str) -> Fleet {
-        Fleet::of(Cluster::builder().set("max_connections", 100), configuration)
+        Fleet::of(Cluster::builder().set("max_connections", 100).clock(), configuration)
     }
 
     /// Like [`Fleet::start`], with a registry on the given server.
@@ -47,6 +52,11 @@ impl Fleet {
     /// A server of the fleet.
     pub fn server(&self) -> Builder {
         self.server_by(self.connection_string())
+    }
+
+    /// A server of the fleet that follows [`set_clocks`].
+    pub fn server_with_clock(&self) -> Builder {
+        self.server().following_clock()
     }
 
     /// A server that uses this connection string for its registry.
@@ -72,6 +82,12 @@ pub fn leased_worker(server: &Cluster) -> i32 {
     eventually("an ID", || -> Result<i32, postgres::Error> {
         server.try_connect("postgres")?.query_one(query, &[]).map(|row| row.get(0))
     })
+}
+
+/// Sets the clocks of servers and of their registries, in seconds from the real time. Time passes for them, but not for
+/// the test.
+pub fn set_clocks<'a>(servers: impl IntoIterator<Item = &'a Cluster>, seconds: f64) {
+    servers.into_iter().for_each(|server| server.set_clock(seconds));
 }
 
 /// A column of `snowflake_status`, as text.
@@ -165,15 +181,11 @@ pub fn assert_renewed(server: &Cluster) {
 #[track_caller]
 pub fn wait_for_error(server: &Cluster, said: &str) -> String {
     let mut client = server.connect();
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
+    eventually(said, || {
         let error = shown(&mut client, "last_error").unwrap_or_default();
-        if said.split('|').any(|said| error.contains(said)) {
-            return error;
-        }
-        assert!(Instant::now() < deadline, "not {said:?} but {error:?}:\n{}", server.log());
-        thread::sleep(Duration::from_millis(10));
-    }
+        let is_it = said.split('|').any(|said| error.contains(said));
+        if is_it { Ok(error) } else { Err(std::io::Error::other(format!("{error:?}\n{}", server.log()))) }
+    })
 }
 
 /// Makes a server ask the registry at once, however long it was told to wait, by changing the `application_name` in its

@@ -276,6 +276,15 @@ pub fn wait_for_rows(server: &Cluster, table: &str, count: i64) {
     eventually("more rows", || rows() - before >= count);
 }
 
+/// Lets the clients of [`under_load`] work until they have inserted 100 more rows and taken many more IDs.
+pub fn while_inserting(server: &Cluster) {
+    let count = "SELECT count(*) FROM orders";
+    let mut client = server.connect();
+    let before: i64 = single(&mut client, count);
+    while_issuing(server, 2_000, Duration::from_millis(200));
+    eventually("more rows", || single::<i64>(&mut client, count) >= before + 100);
+}
+
 /// Inserts rows until it is told to stop or the server is stopped. Every fourth transaction is rolled back.
 fn insert_until(cluster: &Cluster, stop: &AtomicBool) -> HandedOut {
     let mut mine = HandedOut::default();

@@ -288,7 +288,7 @@ impl Network {
             let mut inside = Command::new("ip");
             inside.args(["netns", "exec", &self.name]);
             then_as_server_user(&mut inside, &pg_ctl);
-            inside.env("LC_ALL", "C").current_dir(server.host());
+            inside.current_dir(server.host());
             inside
         };
         server.start_server_by(within);

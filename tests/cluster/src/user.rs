@@ -66,6 +66,7 @@ pub fn then_as_server_user(root: &mut Command, command: &Command) {
         root.args(["runuser", "-u", &user.name, "--"]);
     }
     root.arg(command.get_program()).args(command.get_args());
+    root.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
 }
 
 struct User {

@@ -9,12 +9,11 @@ use harness::*;
 
 #[test]
 fn every_server_has_a_worker_id_of_its_own() {
-    let fleet = Fleet::start(SHORT_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let servers: Vec<Cluster> = (0..3).map(|_| fleet.server().start()).collect();
-    let mut workers: Vec<i32> = servers.iter().map(leased_worker).collect();
-    workers.sort_unstable();
-    workers.dedup();
-    assert_eq!(workers.len(), 3);
+    let workers = || servers.iter().map(|server| leased_worker(server).into()).collect::<Vec<i64>>();
+    let first = workers();
+    assert_distinct(&first);
     let mut client = servers[0].connect();
     let show = |client: &mut _, column| shown(client, column).unwrap_or_default();
     assert_eq!(show(&mut client, "identity_source"), "registry");
@@ -22,9 +21,9 @@ fn every_server_has_a_worker_id_of_its_own() {
     assert_eq!(show(&mut client, "state"), "ready");
     assert_eq!(shown(&mut client, "warning"), None);
     // The lease is renewed repeatedly.
-    let first = show(&mut client, "lease_until");
-    eventually("a renewal", || show(&mut client, "lease_until") > first);
-    assert_eq!(servers.iter().map(leased_worker).collect::<Vec<_>>().len(), 3);
+    let until = show(&mut client, "lease_until");
+    eventually("a renewal", || show(&mut client, "lease_until") > until);
+    assert_eq!(workers(), first);
 }
 
 /// All databases and layouts of a server share one lease. Only a layout for which the worker ID is too large fails.
@@ -50,7 +49,7 @@ fn a_layout_without_room_for_the_worker_id() {
 /// A registry that nobody has started, and a worker ID that the layout has no room for: each has a state of its own.
 #[test]
 fn why_there_is_no_worker_id() {
-    let registry = Registry::of_leases(SHORT_LEASES).not_started().start(Cluster::builder());
+    let registry = Registry::of_leases(LASTING_LEASES).not_started().start(Cluster::builder());
     let server = Cluster::builder()
         .preload()
         .set("snowflake_id.registry", registry.connection_string("fleet"))
@@ -62,6 +61,7 @@ fn why_there_is_no_worker_id() {
         "could not get a lease from the registry: the fleet has not been started (its administrator must call snowflake_registry.start_fleet(), or snowflake_registry.quarantine() if servers may hold worker IDs from another registry)"
     );
     registry.connect().run("SELECT snowflake_registry.start_fleet()");
+    ask_now(&server, &registry.connection_string("fleet"));
     wait_for_registry_state(&server, "granted");
 
     let pinned =
@@ -75,7 +75,7 @@ fn why_there_is_no_worker_id() {
 /// The connection string leads to a database without a registry.
 #[test]
 fn another_database_than_that_of_the_registry() {
-    let fleet = Fleet::start(SHORT_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     fleet.registry.connect().run("CREATE DATABASE shop");
     let string = fleet.connection_string().replace("dbname=postgres", "dbname=shop");
     let server = fleet.server_by(string).start();
@@ -87,7 +87,7 @@ fn another_database_than_that_of_the_registry() {
 /// The role of the servers lacks a privilege. What the server says is what has to be typed.
 #[test]
 fn a_grant_is_missing() {
-    let fleet = Fleet::start(SHORT_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let mut client = fleet.registry.connect();
     client.run("ALTER ROLE fleet RENAME TO \"The Fleet\"");
     let string = fleet.registry.connection_string("'The Fleet'");
@@ -103,6 +103,7 @@ fn a_grant_is_missing() {
         assert!(!error.contains("LINE 1"), "{error}");
         let (_, grant) = error.split_once("run in the database of the registry: ").unwrap();
         client.run(grant);
+        ask_now(&server, &string);
         wait_for_registry_state(&server, "granted");
     }
 }
@@ -111,8 +112,8 @@ fn a_grant_is_missing() {
 /// expect one.
 #[test]
 fn more_servers_than_worker_ids() {
-    let fleet = Fleet::start(SHORT_LEASES);
-    let server = fleet.server().set("snowflake_id.layout", "time:41 worker:2 sequence:20");
+    let fleet = Fleet::start(LASTING_LEASES);
+    let server = fleet.server_with_clock().set("snowflake_id.layout", "time:41 worker:2 sequence:20");
     // All servers ask at the same time.
     let servers: Vec<Cluster> = thread::scope(|scope| {
         let starting: Vec<_> = (0..7).map(|_| scope.spawn(|| server.clone().start())).collect();
@@ -143,9 +144,13 @@ fn more_servers_than_worker_ids() {
     }
     // The worker IDs of two stopped servers are granted again once their leases have lapsed.
     workers.drain(..2).for_each(|(_, server)| server.stop_server("immediate"));
+    let all = || without.iter().chain(workers.iter().map(|(_, server)| server)).chain([&fleet.registry]);
+    set_clocks(all(), LATE_IN_A_LEASE);
+    workers.iter().for_each(|(_, server)| assert_renewed(server));
+    set_clocks(all(), AFTER_THE_LEASE);
+    let mut clients: Vec<Client> = without.iter().map(Cluster::connect).collect();
     eventually("a worker ID that was left behind", || {
-        let ready = without.iter().filter(|server| shown(&mut server.connect(), "state").unwrap() == "ready");
-        ready.count() == 2
+        clients.iter_mut().filter_map(|client| (server_state(client) == "ready").then_some(())).count() == 2
     });
 }
 
@@ -153,14 +158,16 @@ fn more_servers_than_worker_ids() {
 /// is back.
 #[test]
 fn the_registry_is_away() {
-    let fleet = Fleet::start(SHORT_LEASES);
-    let server = fleet.server().start();
+    let fleet = Fleet::start(LASTING_LEASES);
+    let server = fleet.server_with_clock().start();
     create_orders(&server);
     let worker = leased_worker(&server);
     let mut client = server.connect();
     fleet.lose_registry();
     let (handed_out, warning) = under_load(&server, || {
+        server.set_clock(LATE_IN_A_LEASE);
         let warning = eventually("a warning", || shown(&mut client, "warning"));
+        server.set_clock(AFTER_THE_LEASE);
         wait_for_end_of_lease(&mut client);
         eventually("the state", || shown(&mut client, "state").as_deref() == Some("lease ended"));
         warning
@@ -170,17 +177,18 @@ fn the_registry_is_away() {
     // It fails at once, whatever max_wait is.
     let start = Instant::now();
     let (state, message) =
-        failure(&mut client, "SET snowflake_id.max_wait = '1min'; SELECT snowflake_nextval()");
-    assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
+        failure(&mut client, "SET snowflake_id.max_wait = '110s'; SELECT snowflake_nextval()");
+    assert_within(SLACK, start.elapsed(), "the refusal");
     assert_eq!(state, "55000", "{message}");
     assert!(message.contains("has ended") && message.contains("unreachable"), "{message}");
     // Nothing is written on account of a lease that has ended.
     let position = "SELECT pg_current_wal_insert_lsn()::text";
     let before: String = single(&mut client, position);
-    // Wait for several times the horizon margin.
-    thread::sleep(Duration::from_secs(2));
+    // Wait for twice the horizon margin.
+    thread::sleep(Duration::from_secs(1));
     assert_eq!(single::<String>(&mut client, position), before);
 
+    fleet.registry.set_clock(AFTER_THE_LEASE);
     fleet.registry.start_server();
     let mut all = handed_out.all();
     eventually("the renewal", || client.batch_execute("SELECT snowflake_nextval()").ok());
@@ -192,8 +200,8 @@ fn the_registry_is_away() {
 /// After a restart the server continues under the lease in its file, even without the registry.
 #[test]
 fn a_restart() {
-    let fleet = Fleet::start("lease => '1min', renew_every => '10s'");
-    let server = fleet.server().start();
+    let fleet = Fleet::start("lease => '10min', renew_every => '10s'");
+    let server = fleet.server().short_horizon().start();
     let worker = leased_worker(&server);
     let mut all = ids(&mut server.connect(), "SELECT snowflake_batch(1000)");
     for (mode, has_registry) in [("fast", true), ("immediate", true), ("fast", false), ("immediate", false)] {
@@ -212,7 +220,7 @@ fn a_restart() {
 /// An exchange under load: the new worker ID starts in the next tick.
 #[test]
 fn the_worker_id_is_exchanged_under_load() {
-    let fleet = Fleet::start(SHORT_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let server = fleet.server().start();
     create_orders(&server);
     let first = leased_worker(&server);
@@ -237,7 +245,7 @@ fn the_worker_id_is_exchanged_under_load() {
 /// If the configuration has a worker ID, the registry grants that worker ID or none.
 #[test]
 fn a_pinned_worker_id() {
-    let fleet = Fleet::start(SHORT_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let holder = fleet.server().set("snowflake_id.worker_id", "7").set("cluster_name", "holder").start();
     assert_eq!(leased_worker(&holder), 7);
     let other = fleet.server().set("snowflake_id.worker_id", "7").set("cluster_name", "other").start();
@@ -262,7 +270,7 @@ fn a_pinned_worker_id() {
 /// keeps its worker ID, and no call fails for lack of one.
 #[test]
 fn from_fixed_numbers_to_a_registry_and_back() {
-    let fleet = Fleet::start(SHORT_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let fixed = ["0", "5"].map(|worker| {
         let server = Cluster::builder().worker(worker).start();
         create_orders(&server);
@@ -303,33 +311,40 @@ fn from_fixed_numbers_to_a_registry_and_back() {
 /// ID if it is free.
 #[test]
 fn a_name_is_a_preference() {
-    let fleet = Fleet::start(SHORT_LEASES);
-    let name = [("snowflake_id.node_name", "orders")];
-    let first = fleet.server().settings(&name).start();
-    let second = fleet.server().settings(&name).start();
-    let (one, two) = (leased_worker(&first), leased_worker(&second));
+    let fleet = Fleet::start(LASTING_LEASES);
+    let server = |name: &str| fleet.server_with_clock().set("snowflake_id.node_name", name).start();
+    let servers = [server("orders"), server("bills"), server("orders")];
+    let [one, _, two] = servers.each_ref().map(leased_worker);
     assert_ne!(one, two);
-    second.stop_server("immediate");
-    drop(second);
-    let third = fleet.server().settings(&name).start();
-    eventually("the lease of the server that is gone to lapse", || leased_worker(&third) != one);
+    servers[1..].iter().for_each(|server| server.stop_server("immediate"));
+    set_clocks(servers.iter().chain([&fleet.registry]), LATE_IN_A_LEASE);
+    assert_renewed(&servers[0]);
+    set_clocks(servers.iter().chain([&fleet.registry]), AFTER_THE_LEASE);
+    let heir = fleet.server_with_clock().set("snowflake_id.node_name", "orders").stopped();
+    heir.set_clock(AFTER_THE_LEASE);
+    heir.start_server();
+    heir.connect().run("CREATE EXTENSION snowflake_id");
+    assert_eq!(leased_worker(&heir), two);
 }
 
 /// All processes of a server are paused for longer than its lease, while another server takes over its worker ID.
 #[test]
 fn a_server_is_paused_beyond_its_lease() {
-    let fleet = Fleet::start(&format!("{SHORT_LEASES}, last_worker => 0"));
-    let paused = fleet.server().start();
+    let fleet = Fleet::start(&format!("{LASTING_LEASES}, last_worker => 0"));
+    let [paused, heir] = [(); 2].map(|()| fleet.server_with_clock().stopped());
+    paused.start_server();
+    paused.connect().run("CREATE EXTENSION snowflake_id");
     create_orders(&paused);
     assert_eq!(leased_worker(&paused), 0);
-    let mut heir = None;
     let (handed_out, heirs) = under_load(&paused, || {
+        while_inserting(&paused);
         signal_all(&paused, "STOP");
-        let server = fleet.server().start();
-        assert_eq!(leased_worker(&server), 0);
-        let ids = ids(&mut server.connect(), "SELECT snowflake_batch(100000)");
+        set_clocks([&paused, &heir, &fleet.registry], AFTER_THE_LEASE);
+        heir.start_server();
+        heir.connect().run("CREATE EXTENSION snowflake_id");
+        assert_eq!(leased_worker(&heir), 0);
+        let ids = ids(&mut heir.connect(), "SELECT snowflake_batch(100000)");
         signal_all(&paused, "CONT");
-        heir = Some(server);
         wait_for_registry_state(&paused, "all taken");
         ids
     });
