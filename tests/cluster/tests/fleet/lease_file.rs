@@ -6,12 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::*;
-
-/// Leases that outlast the test.
-const LEASES: &str = "lease => '2min', renew_every => '500ms'";
 
 fn assert_no_duplicate_rows(server: &Cluster) {
     assert!(!server.log().contains("duplicate key"), "{}", server.log());
@@ -72,7 +69,7 @@ fn a_lost_or_damaged_lease_file() {
         ),
         ("a pipe", make_pipe, Some("could not read file \"snowflake_id.lease\"")),
     ];
-    let fleet = Fleet::start(LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let server = fleet.server().short_horizon().start();
     let mut all = some_ids(&server);
     let mut workers = vec![leased_worker(&server)];
@@ -98,7 +95,7 @@ fn a_lost_or_damaged_lease_file() {
 /// A lease that cannot be written to the file is not used. The worker survives the failure.
 #[test]
 fn a_lease_file_that_cannot_be_written() {
-    let fleet = Fleet::start(LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let server = fleet.server().short_horizon().start();
     let mut all = some_ids(&server);
     let first = leased_worker(&server);
@@ -114,13 +111,15 @@ fn a_lease_file_that_cannot_be_written() {
         });
         assert!(problem.contains("could not write file \"snowflake_id.lease\": "), "{problem}");
         let worker = background_pid(&server, "snowflake_id registry").unwrap();
-        for _ in 0..20 {
+        for _ in 0..4 {
+            ask_now(&server, &fleet.connection_string());
+            thread::sleep(Duration::from_millis(100));
             assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55000", "{name}");
             assert_eq!(shown(&mut client, "lease_until"), None);
-            thread::sleep(Duration::from_millis(100));
         }
         assert_eq!(background_pid(&server, "snowflake_id registry"), Some(worker), "{}", server.log());
         fs::remove_dir(&in_the_way).unwrap();
+        ask_now(&server, &fleet.connection_string());
         all.extend(some_ids(&server));
         assert_ne!(leased_worker(&server), first);
         server.stop_server("fast");
@@ -131,8 +130,8 @@ fn a_lease_file_that_cannot_be_written() {
 /// Renewals that cannot be written are not used, and a server that crashes after that still has its lease.
 #[test]
 fn a_lease_file_that_cannot_be_renewed() {
-    let fleet = Fleet::start("lease => '12s', renew_every => '300ms'");
-    let server = fleet.server().short_horizon().start();
+    let fleet = Fleet::start(LASTING_LEASES);
+    let server = fleet.server_with_clock().start();
     let mut all = some_ids(&server);
     let worker = leased_worker(&server);
     let in_the_way = server.data_dir().join("snowflake_id.lease.tmp");
@@ -147,7 +146,8 @@ fn a_lease_file_that_cannot_be_renewed() {
         shown(&mut client, "last_error").filter(|problem| problem.contains("could not write file"))
     });
     let until: String = shown(&mut client, "lease_until").unwrap();
-    thread::sleep(Duration::from_secs(2));
+    // Several renewals fail.
+    thread::sleep(Duration::from_secs(1));
     assert_eq!(shown(&mut client, "lease_until").unwrap(), until);
     all.extend(ids(&mut client, "SELECT snowflake_batch(10000)"));
     // The registry has been told a nonce, which must be in the file.
@@ -156,8 +156,9 @@ fn a_lease_file_that_cannot_be_renewed() {
     assert_eq!(leased_worker(&server), worker);
     assert!(!server.log().contains("has the same lease"), "{}", server.log());
     let mut client = server.connect();
-    let warning = eventually("the warning", || shown(&mut client, "warning"));
-    assert!(warning.contains("was not renewed"), "{warning}");
+    set_clocks([&server, &fleet.registry], LATE_IN_A_LEASE);
+    eventually("the warning", || shown(&mut client, "warning")?.contains("was not renewed").then_some(()));
+    set_clocks([&server, &fleet.registry], AFTER_THE_LEASE);
     wait_for_end_of_lease(&mut client);
     wait_for_refusal(&mut client);
     fs::remove_dir(&in_the_way).unwrap();
@@ -169,11 +170,11 @@ fn a_lease_file_that_cannot_be_renewed() {
 /// The registry is replaced by another one, by mistake or on purpose: their leases are not confused.
 #[test]
 fn another_registry() {
-    let (fleet, other) = (Fleet::start(SHORT_LEASES), Fleet::start(SHORT_LEASES));
-    let server = fleet.server().short_horizon().start();
+    let (fleet, other) = (Fleet::start(LASTING_LEASES), Fleet::start(LASTING_LEASES));
+    let server = fleet.server_with_clock().start();
     create_orders(&server);
     let worker = leased_worker(&server);
-    let of_other = other.server().start();
+    let of_other = other.server_with_clock().start();
     create_orders(&of_other);
     assert_eq!(leased_worker(&of_other), worker, "both give the same worker ID");
     let mut client = server.connect();
@@ -182,6 +183,9 @@ fn another_registry() {
         wait_for_registry_state(&server, "another registry");
         assert_eq!(leased_worker(&server), worker);
         assert!(server.log().contains("the last lease was granted by another registry"), "{}", server.log());
+        set_clocks([&server, &of_other, &other.registry], LATE_IN_A_LEASE);
+        assert_renewed(&of_other);
+        set_clocks([&server, &of_other, &other.registry], AFTER_THE_LEASE);
         wait_for_end_of_lease(&mut client);
     });
     let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
@@ -204,7 +208,7 @@ fn another_registry() {
 /// The worker or the whole server is killed repeatedly, at random moments of renewals and exchanges.
 #[test]
 fn killed_while_the_file_is_written() {
-    let fleet = Fleet::start("lease => '1min', renew_every => '100ms'");
+    let fleet = Fleet::start("lease => '10min', renew_every => '100ms'");
     // Let restarts not wait for the clock.
     let server = fleet
         .server()
@@ -213,7 +217,7 @@ fn killed_while_the_file_is_written() {
         .start();
     let mut random = Random::seeded();
     let mut all = some_ids(&server);
-    let rounds = rounds(15);
+    let rounds = rounds(8);
     for round in 0..rounds {
         if round % 5 == 0 {
             let worker = leased_worker(&server);
@@ -243,12 +247,12 @@ fn killed_while_the_file_is_written() {
 /// A backend crashes, so that shared memory is reinitialized, while identities are exchanged under load.
 #[test]
 fn crashes_of_backends() {
-    let fleet = Fleet::start(SHORT_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let server = fleet.server().short_horizon().start();
     create_orders(&server);
     let mut all = some_ids(&server);
     let mut random = Random::seeded();
-    for round in 0..8 {
+    for round in 0..rounds(4) {
         let (handed_out, ()) = under_load(&server, || {
             random.pause(300);
             if round % 2 == 0 {
@@ -269,7 +273,7 @@ fn crashes_of_backends() {
 /// The records of a server are dropped while it has a lease.
 #[test]
 fn the_extension_is_created_again() {
-    let fleet = Fleet::start(SHORT_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let server = fleet.server().short_horizon().start();
     let worker = leased_worker(&server);
     let mut all = some_ids(&server);
@@ -290,15 +294,14 @@ fn the_extension_is_created_again() {
 /// The keeper and the registry worker are terminated repeatedly under load, including during exchanges.
 #[test]
 fn workers_are_terminated() {
-    let fleet = Fleet::start(SHORT_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let server = fleet.server().short_horizon().start();
     create_orders(&server);
     leased_worker(&server);
     let mut random = Random::seeded();
     let (handed_out, ()) = under_load(&server, || {
         let mut client = server.connect();
-        let end = Instant::now() + Duration::from_secs(12);
-        while Instant::now() < end {
+        for _ in 0..rounds(8) {
             if random.below(4) == 0 {
                 let mut registry = fleet.registry.connect();
                 let revoke_lease = "SELECT snowflake_registry.revoke_lease(worker_id)
@@ -307,8 +310,8 @@ fn workers_are_terminated() {
             }
             let victim = ["snowflake_id keeper", "snowflake_id registry"][random.below(2) as usize];
             let terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = $1";
-            client.execute(terminate, &[&victim]).unwrap();
-            random.pause(600);
+            eventually("a worker to terminate", || client.execute(terminate, &[&victim]).unwrap() > 0);
+            random.pause(300);
         }
     });
     let mut all = handed_out.all();

@@ -3,8 +3,6 @@
 
 use std::fs;
 use std::sync::atomic::AtomicBool;
-use std::thread;
-use std::time::Duration;
 
 use harness::book::{quoted, read, rows};
 use harness::*;
@@ -12,13 +10,13 @@ use harness::*;
 use crate::horizon::stakes::repeats;
 
 const TARGETS: [&str; 2] = ["recovery_target_time", "recovery_target_xid"];
-/// During a quarantine, leases with less than two minutes left are not renewed.
-const LEASES: &str = "lease => '10min', renew_every => '500ms'";
-const A_WHILE: Duration = Duration::from_millis(700);
 
 /// Makes a server archive its WAL.
 fn archiving(server: Builder) -> Builder {
-    server.set("archive_mode", "on").set("archive_command", "mkdir -p ../archive && cp %p ../archive/%f")
+    server
+        .short_horizon()
+        .set("archive_mode", "on")
+        .set("archive_command", "mkdir -p ../archive && cp %p ../archive/%f")
 }
 
 /// Takes a base backup of a server that archives its WAL.
@@ -48,7 +46,7 @@ fn restore(backup: &Cluster, server: &Cluster) {
 /// IDs of committed rows and others, taken for a while.
 fn take(server: &Cluster) -> Vec<i64> {
     leased_worker(server);
-    under_load(server, || thread::sleep(A_WHILE)).0.all()
+    under_load(server, || while_inserting(server)).0.all()
 }
 
 /// What a server shows: its state, the answer to a call, and its log.
@@ -131,7 +129,7 @@ fn in_place_with_a_clock_that_is_behind() {
     let shown = shown.args(arguments).arg(copy.data_dir()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&shown.stdout).trim(), "-1", "{shown:?}");
     // 2. It is recovered and promoted.
-    copy.set_clock(-10.0);
+    copy.set_clock(-50.0);
     copy.recover_to_target();
     copy.promote();
     let mut client = copy.connect();
@@ -139,7 +137,11 @@ fn in_place_with_a_clock_that_is_behind() {
     // 3. and 4.
     client.run(&format!("SELECT snowflake_advance('{last}')"));
     copy.change("snowflake_id.worker_id", "1");
-    wait_for_first_id(&mut client);
+    // The clock is behind.
+    let (code, message) =
+        failure(&mut client, "SET snowflake_id.max_wait = '100ms'; SELECT snowflake_nextval()");
+    assert_eq!(code, "55P03", "{message}");
+    copy.set_clock(0.0);
     let new = take(&copy);
     assert_eq!(repeats(&new, &old), 0);
     assert!(new.iter().min() > old.iter().max());
@@ -148,87 +150,75 @@ fn in_place_with_a_clock_that_is_behind() {
 /// The old server still runs. Both issue the same IDs, and neither notices.
 #[test]
 fn beside_the_old_server_with_a_fixed_worker_id() {
-    for target in TARGETS {
-        let server = archiving(Cluster::builder().worker(1)).start();
-        create_orders(&server);
-        let copy = back_up(&server);
-        aim(&copy, &server, target);
-        take(&server);
-        restore(&copy, &server);
-        let repeated = eventually("repeated IDs", || {
-            let both = [&server, &copy].map(|server| move |_: &AtomicBool| take(server));
-            let (taken, ()) = beside(both, || ());
-            Some(repeats(&taken[1], &taken[0])).filter(|&repeated| repeated > 0)
-        });
-        println!("{target}: {repeated} IDs came twice");
-        assert_told(
-            "a server on another machine, with a fixed worker ID, while the old one runs",
-            &shows(&copy),
-        );
-    }
+    let server = archiving(Cluster::builder().worker(1)).start();
+    create_orders(&server);
+    let copy = back_up(&server);
+    aim(&copy, &server, TARGETS[1]);
+    take(&server);
+    restore(&copy, &server);
+    let repeated = eventually("repeated IDs", || {
+        let both = [&server, &copy].map(|server| move |_: &AtomicBool| take(server));
+        let (taken, ()) = beside(both, || ());
+        Some(repeats(&taken[1], &taken[0])).filter(|&repeated| repeated > 0)
+    });
+    println!("{repeated} IDs came twice");
+    assert_told("a server on another machine, with a fixed worker ID, while the old one runs", &shows(&copy));
 }
 
 #[test]
 fn with_a_lease() {
     let fleet = Fleet::start(LONG_LEASES);
-    for target in TARGETS {
-        let server = archiving(fleet.server()).start();
-        create_orders(&server);
-        let mut all = take(&server);
-        let copy = back_up(&server);
-        all.extend(take(&server));
-        aim(&copy, &server, target);
-        all.extend(take(&server));
-        restore(&copy, &server);
-        let both = [&server, &copy].map(|server| move |_: &AtomicBool| take(server));
-        all.extend(beside(both, || ()).0.concat());
-        assert_ne!(leased_worker(&server), leased_worker(&copy));
-        assert_distinct(&all);
-        assert_told("a server with a leased worker ID, whether the old one runs or not", &shows(&copy));
-    }
+    let server = archiving(fleet.server()).start();
+    create_orders(&server);
+    let mut all = take(&server);
+    let copy = back_up(&server);
+    all.extend(take(&server));
+    aim(&copy, &server, TARGETS[1]);
+    all.extend(take(&server));
+    restore(&copy, &server);
+    let both = [&server, &copy].map(|server| move |_: &AtomicBool| take(server));
+    all.extend(beside(both, || ()).0.concat());
+    assert_ne!(leased_worker(&server), leased_worker(&copy));
+    assert_distinct(&all);
+    assert_told("a server with a leased worker ID, whether the old one runs or not", &shows(&copy));
 }
 
 /// The registry forgets a lease that was granted after the target. Its holder continues. New servers wait.
 #[test]
 fn the_registry() {
-    for target in TARGETS {
-        let (registry, copy, servers, all) = forgetful_registry(target, LEASES);
-        restore(&copy, &registry);
-        registry.stop_server("immediate");
-        for server in &servers {
-            server.change("snowflake_id.registry", &copy.connection_string("fleet"));
-            eventually("a renewal", || {
-                copy_knows(&copy, server).then_some(()).ok_or_else(|| {
-                    let fleet: Option<String> = single(
-                        &mut copy.connect(),
-                        "SELECT string_agg(f::text, chr(10)) FROM snowflake_registry.fleet AS f",
-                    );
-                    std::io::Error::other(format!("{fleet:?}\n{}\n{}", shows(server), copy.log()))
-                })
-            });
-            assert_renewed(server);
-        }
-        let new = Cluster::builder()
-            .preload()
-            .set("snowflake_id.registry", copy.connection_string("fleet"))
-            .start();
-        let refused = wait_for_error(&new, "quarantine");
-        let state: String = single(
-            &mut copy.connect(),
-            "SELECT concat_ws(' ', state, quarantine_reason) FROM snowflake_registry.status",
-        );
-        println!("{target}: {state}; {refused}");
-        let shown = [shows(&servers[1]), shows(&new), state, copy.log()].join("\n");
-        assert_told("the registry", &shown);
-        // All holders have presented what they hold.
-        copy.connect().run("SELECT snowflake_registry.end_quarantine()");
-        let workers: Vec<i64> =
-            servers.iter().chain([&new]).map(|server| leased_worker(server).into()).collect();
-        assert_distinct(&workers);
-        create_orders(&new);
-        let more = servers.iter().chain([&new]).flat_map(take);
-        assert_distinct(&all.into_iter().chain(more).collect::<Vec<_>>());
+    let (registry, copy, servers, all) = forgetful_registry(TARGETS[0]);
+    restore(&copy, &registry);
+    registry.stop_server("immediate");
+    for server in &servers {
+        server.change("snowflake_id.registry", &copy.connection_string("fleet"));
+        eventually("a renewal", || {
+            copy_knows(&copy, server).then_some(()).ok_or_else(|| {
+                let fleet: Option<String> = single(
+                    &mut copy.connect(),
+                    "SELECT string_agg(f::text, chr(10)) FROM snowflake_registry.fleet AS f",
+                );
+                std::io::Error::other(format!("{fleet:?}\n{}\n{}", shows(server), copy.log()))
+            })
+        });
+        assert_renewed(server);
     }
+    let new =
+        Cluster::builder().preload().set("snowflake_id.registry", copy.connection_string("fleet")).start();
+    let refused = wait_for_error(&new, "quarantine");
+    let state: String = single(
+        &mut copy.connect(),
+        "SELECT concat_ws(' ', state, quarantine_reason) FROM snowflake_registry.status",
+    );
+    println!("{state}; {refused}");
+    let shown = [shows(&servers[1]), shows(&new), state, copy.log()].join("\n");
+    assert_told("the registry", &shown);
+    // All holders have presented what they hold.
+    copy.connect().run("SELECT snowflake_registry.end_quarantine()");
+    let workers: Vec<i64> = servers.iter().chain([&new]).map(|server| leased_worker(server).into()).collect();
+    assert_distinct(&workers);
+    create_orders(&new);
+    let more = servers.iter().chain([&new]).flat_map(take);
+    assert_distinct(&all.into_iter().chain(more).collect::<Vec<_>>());
 }
 
 /// Whether the registry has a lease of the server's worker ID.
@@ -242,10 +232,10 @@ fn copy_knows(registry: &Cluster, server: &Cluster) -> bool {
 
 /// A registry and a base backup of it with a target. One of the two servers got its lease before the target, and the
 /// other one after it. Returns the IDs of both, too.
-fn forgetful_registry(target: &str, leases: &str) -> (Cluster, Cluster, Vec<Cluster>, Vec<i64>) {
-    let fleet = Fleet::of(archiving(Cluster::builder().set("max_connections", 100)), leases);
+fn forgetful_registry(target: &str) -> (Cluster, Cluster, Vec<Cluster>, Vec<i64>) {
+    let fleet = Fleet::of(archiving(Cluster::builder().set("max_connections", 100)), LASTING_LEASES);
     let server = || {
-        let server = archiving(fleet.server()).start();
+        let server = archiving(fleet.server_with_clock()).start();
         create_orders(&server);
         server
     };
@@ -261,24 +251,22 @@ fn forgetful_registry(target: &str, leases: &str) -> (Cluster, Cluster, Vec<Clus
 /// Both are restored, and the old ones are gone.
 #[test]
 fn the_registry_and_a_server() {
-    for target in TARGETS {
-        let (registry, copy, servers, mut all) = forgetful_registry(target, SHORT_LEASES);
-        let server_copy = back_up(&servers[0]);
-        aim(&server_copy, &servers[0], target);
-        all.extend(take(&servers[0]));
-        servers[0].archive_all();
-        restore(&copy, &registry);
-        registry.stop_server("immediate");
-        servers.iter().for_each(|server| server.stop_server("immediate"));
-        server_copy.configure(&[("snowflake_id.registry", &copy.connection_string("fleet"))]);
-        server_copy.recover_to_target();
-        server_copy.promote();
-        wait_for_error(&server_copy, "quarantine");
-        assert_told("the registry and a server", &shows(&server_copy));
-        // The leases of the old servers have ended.
-        thread::sleep(Duration::from_secs(7));
-        copy.connect().run("SELECT snowflake_registry.end_quarantine()");
-        all.extend(take(&server_copy));
-        assert_distinct(&all);
-    }
+    let (registry, copy, servers, mut all) = forgetful_registry(TARGETS[1]);
+    let server_copy = back_up(&servers[0]);
+    aim(&server_copy, &servers[0], TARGETS[1]);
+    all.extend(take(&servers[0]));
+    servers[0].archive_all();
+    restore(&copy, &registry);
+    registry.stop_server("immediate");
+    servers.iter().for_each(|server| server.stop_server("immediate"));
+    server_copy.configure(&[("snowflake_id.registry", &copy.connection_string("fleet"))]);
+    server_copy.recover_to_target();
+    server_copy.promote();
+    wait_for_error(&server_copy, "quarantine");
+    assert_told("the registry and a server", &shows(&server_copy));
+    // The leases of the old servers have ended.
+    set_clocks([&copy, &server_copy], AFTER_THE_LEASE);
+    copy.connect().run("SELECT snowflake_registry.end_quarantine()");
+    all.extend(take(&server_copy));
+    assert_distinct(&all);
 }
