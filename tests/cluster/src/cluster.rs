@@ -32,7 +32,7 @@ pub type Settings<'a> = &'a [(&'a str, &'a str)];
 pub struct Builder {
     pg_config: PathBuf,
     settings: Vec<(String, String)>,
-    has_clock: bool,
+    clock: Option<f64>,
     extensions: Vec<String>,
 }
 
@@ -80,8 +80,13 @@ impl Builder {
     }
 
     /// Gives the server a clock that [`Cluster::set_clock`] can set.
-    pub fn clock(mut self) -> Builder {
-        self.has_clock = true;
+    pub fn clock(self) -> Builder {
+        self.clock_at(0.0)
+    }
+
+    /// Gives the server such a clock, which differs by this number of seconds from the start.
+    pub fn clock_at(mut self, seconds: f64) -> Builder {
+        self.clock = Some(seconds);
         self
     }
 
@@ -108,8 +113,9 @@ impl Builder {
         for (name, value) in &self.settings {
             cluster.configure(&[(name, value)]);
         }
-        if self.has_clock {
+        if let Some(seconds) = self.clock {
             cluster.give_clock();
+            cluster.set_clock(seconds);
         }
         cluster
     }
@@ -132,7 +138,7 @@ impl Cluster {
         Builder {
             pg_config: pg_config(),
             settings: vec![],
-            has_clock: false,
+            clock: None,
             extensions: vec!["snowflake_id".into()],
         }
     }

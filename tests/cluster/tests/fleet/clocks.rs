@@ -9,11 +9,6 @@ pub const HOUR: f64 = 3_600.0;
 pub const TEN_YEARS: f64 = 3_650.0 * 24.0 * HOUR;
 pub const BATCH: &str = "SELECT snowflake_batch(1000)";
 
-/// Starts a fleet whose registry has a clock of its own.
-fn fleet_with_clock(configuration: &str) -> Fleet {
-    Fleet::of(Cluster::builder().clock(), configuration)
-}
-
 /// Starts a server with a clock of its own, and waits for its lease. Returns the server, its worker ID, some IDs and a
 /// session.
 pub fn start_with_ids(server: Builder) -> (Cluster, i32, Vec<i64>, Client) {
@@ -41,42 +36,29 @@ pub fn ahead_of_real_time(client: &mut Client) -> f64 {
 /// A small difference causes a warning and nothing else.
 #[test]
 fn a_clock_that_is_ten_seconds_off() {
-    let fleet = Fleet::start(HALF_MINUTE_LEASES);
-    for seconds in [10.0, -10.0] {
-        let server = fleet.server().short_horizon().clock().start();
-        let mut all = some_ids(&server);
-        let mut client = server.connect();
-        assert_eq!(shown(&mut client, "warning"), None);
+    let fleet = Fleet::start(LASTING_LEASES);
+    // The clock starts behind and never goes back, so no call waits for it.
+    let server = fleet.server().short_horizon().clock_at(-10.0).start();
+    let (mut client, mut all) = (server.connect(), vec![]);
+    for (seconds, is_wrong) in [(-10.0, true), (0.0, false), (10.0, true)] {
         server.set_clock(seconds);
+        eventually("the warning or its end", || shown(&mut client, "warning").is_some() == is_wrong);
         // The message gives the difference, which changes.
         let text = "of the registry differ by";
-        let warning = eventually("the warning", || shown(&mut client, "warning"));
-        assert!(warning.contains(text), "{warning}");
-        eventually("the warning in the log", || server.log().contains(text));
+        assert!(shown(&mut client, "warning").is_none_or(|warning| warning.contains(text)));
+        assert!(server.log().contains(text));
+        assert_renewed(&server);
         all.extend(some_ids(&server));
-        // After longer than a lease, the lease has been renewed.
-        let until: String = shown(&mut client, "lease_until").unwrap();
-        eventually("renewals", || {
-            all.extend(
-                client.query_one("SELECT snowflake_nextval()", &[]).ok().map(|row| row.get::<_, i64>(0)),
-            );
-            single::<bool>(
-                &mut client,
-                &format!("SELECT lease_until > '{until}'::timestamptz + '2 s' FROM snowflake_status"),
-            )
-        });
-        assert_eq!(shown(&mut client, "registry_state").unwrap(), "granted");
-        server.set_clock(0.0);
-        eventually("the end of the warning", || shown(&mut client, "warning").is_none());
-        all.extend(some_ids(&server));
-        assert_distinct(&all);
     }
+    assert_increasing(&all);
+    server.set_clock(0.0);
+    eventually("the end of the warning", || shown(&mut client, "warning").is_none());
 }
 
 /// The registry's approval of the clock before it was set says nothing about the clock now.
 #[test]
 fn a_clock_that_is_behind_between_renewals() {
-    let fleet = Fleet::start("lease => '10min', renew_every => '5min'");
+    let fleet = Fleet::start(LONG_LEASES);
     let (server, worker, mut all, mut client) = start_with_ids(fleet.server().short_horizon());
     server.set_clock(-HOUR);
     let (state, message) =
@@ -87,7 +69,7 @@ fn a_clock_that_is_behind_between_renewals() {
     server.set_clock(0.0);
     wait_for_registry_state(&server, "granted");
     // If the identity were exchanged, that would happen now.
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(1));
     all.extend(some_ids(&server));
     assert_eq!(leased_worker(&server), worker, "{}", server.log());
     assert_increasing(&all);
@@ -98,8 +80,8 @@ fn a_clock_that_is_behind_between_renewals() {
 #[test]
 fn the_clock_of_the_registry() {
     for seconds in [HOUR, -HOUR] {
-        let fleet = fleet_with_clock(SHORT_LEASES);
-        let server = fleet.server().start();
+        let fleet = Fleet::start(LASTING_LEASES);
+        let server = fleet.server_with_clock().start();
         let mut all = some_ids(&server);
         fleet.registry.stop_server("fast");
         fleet.registry.set_clock(seconds);
@@ -107,13 +89,13 @@ fn the_clock_of_the_registry() {
         let mut client = server.connect();
         wait_for_registry_state(&server, "clock differs");
         all.extend(ids(&mut client, BATCH));
-        let newcomer = fleet.server().start();
+        let newcomer = fleet.server_with_clock().start();
         wait_for_registry_state(&newcomer, "clock differs");
         assert_eq!(failure(&mut newcomer.connect(), BATCH).0, "55000");
-        wait_for_end_of_lease(&mut client);
-        assert_eq!(failure(&mut client, BATCH).0, "55000");
-        fleet.registry.set_clock(0.0);
-        println!("first ID {:?} after the registry's clock was {seconds} s off", time_to_first_id(&server));
+        set_clocks([&server, &newcomer], AFTER_THE_LEASE);
+        fleet.registry.set_clock(AFTER_THE_LEASE + seconds);
+        assert_eq!(wait_for_refusal(&mut client).0, "55000");
+        fleet.registry.set_clock(AFTER_THE_LEASE);
         // The lease has lapsed, so the first server that asks gets the worker ID.
         assert_ne!(leased_worker(&server), leased_worker(&newcomer));
         all.extend(some_ids(&server));
@@ -125,20 +107,17 @@ fn the_clock_of_the_registry() {
 /// A server without a history starts with a clock that is years ahead.
 #[test]
 fn a_new_server_that_is_years_ahead() {
-    let fleet = Fleet::start(SHORT_LEASES);
-    let server = fleet.server().short_horizon().clock().stopped();
-    server.set_clock(TEN_YEARS);
-    server.start_server();
-    server.connect().run("CREATE EXTENSION snowflake_id");
+    let fleet = Fleet::start(LASTING_LEASES);
+    let server = fleet.server().short_horizon().clock_at(TEN_YEARS).start();
     wait_for_registry_state(&server, "clock differs");
     // Give the server time to raise its horizon wrongly.
     std::thread::sleep(Duration::from_secs(1));
     server.set_clock(0.0);
     let took = time_to_first_id(&server);
     println!("first ID of a new server {took:?} after ten years");
-    assert!(took < 2 * SLACK, "{took:?}");
+    assert_within(2 * SLACK, took, "the first ID");
     let mut client = server.connect();
-    assert!(ahead_of_real_time(&mut client).abs() < 10.0);
+    assert!(ahead_of_real_time(&mut client).abs() < 60.0);
     let mut all = some_ids(&server);
     server.restart("immediate");
     all.extend(some_ids(&server));
@@ -150,10 +129,8 @@ fn a_new_server_that_is_years_ahead() {
 #[test]
 fn a_clock_set_back_together_with_that_of_the_registry() {
     // In the last case the exchange does not wait for the next renewal.
-    for (is_restarted, leases) in
-        [(false, SHORT_LEASES), (true, SHORT_LEASES), (false, "lease => '10min', renew_every => '5min'")]
-    {
-        let fleet = fleet_with_clock(leases);
+    for (is_restarted, leases) in [(false, LASTING_LEASES), (true, LASTING_LEASES), (false, LONG_LEASES)] {
+        let fleet = Fleet::start(leases);
         let server = fleet.server().short_horizon().clock().start();
         let mut all = some_ids(&server);
         let set_clocks = |seconds| {
@@ -165,7 +142,7 @@ fn a_clock_set_back_together_with_that_of_the_registry() {
         set_clocks(HOUR);
         all.extend(some_ids(&server));
         let mut client = server.connect();
-        assert!(ahead_of_real_time(&mut client) > HOUR - 10.0);
+        assert!(ahead_of_real_time(&mut client) > HOUR - 60.0);
         let worker = leased_worker(&server);
         if is_restarted {
             set_clocks(0.0);
@@ -175,10 +152,10 @@ fn a_clock_set_back_together_with_that_of_the_registry() {
         }
         let took = time_to_first_id(&server);
         println!("restarted {is_restarted}: first ID {took:?} after both clocks were set back by an hour");
-        assert!(took < 2 * SLACK, "{took:?}");
+        assert_within(2 * SLACK, took, "the first ID");
         assert_ne!(leased_worker(&server), worker);
         let mut client = server.connect();
-        assert!(ahead_of_real_time(&mut client).abs() < 10.0);
+        assert!(ahead_of_real_time(&mut client).abs() < 60.0);
         all.extend(some_ids(&server));
         // The reset is durable.
         let worker = leased_worker(&server);
@@ -186,7 +163,7 @@ fn a_clock_set_back_together_with_that_of_the_registry() {
             server.restart(mode);
             all.extend(some_ids(&server));
             assert_eq!(leased_worker(&server), worker);
-            assert!(ahead_of_real_time(&mut server.connect()).abs() < 10.0);
+            assert!(ahead_of_real_time(&mut server.connect()).abs() < 60.0);
         }
         // The clock goes forward again: no ID of that time is repeated.
         set_clocks(HOUR - 1.0);
@@ -199,7 +176,7 @@ fn a_clock_set_back_together_with_that_of_the_registry() {
 
 #[test]
 fn a_reset_by_hand() {
-    let fleet = Fleet::start(SHORT_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let (server, worker, mut all, mut client) = start_with_ids(fleet.server().short_horizon());
     let (state, message) = failure(&mut client, "SELECT snowflake_reset_horizon(9)");
     assert_eq!(state, "22023", "{message}");
@@ -208,10 +185,9 @@ fn a_reset_by_hand() {
         "{message}"
     );
     client.run("SET snowflake_id.max_wait = '10s'; SELECT snowflake_reset_horizon()");
-    let took = time_to_first_id(&server);
-    println!("first ID {took:?} after snowflake_reset_horizon()");
+    println!("first ID {:?} after snowflake_reset_horizon()", time_to_first_id(&server));
     assert_ne!(leased_worker(&server), worker);
-    assert!(ahead_of_real_time(&mut client).abs() < 10.0);
+    assert!(ahead_of_real_time(&mut client).abs() < 60.0);
     all.extend(some_ids(&server));
     assert_distinct(&all);
     // A requested floor holds for every worker ID.

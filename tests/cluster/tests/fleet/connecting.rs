@@ -14,11 +14,12 @@ const NETWORK: &str = "a network of its own (run as root, with iproute2)";
 /// A host name with two addresses, of which the first does not answer.
 #[test]
 fn a_host_with_two_addresses() {
-    let fleet = Fleet::start(HALF_MINUTE_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let dead = Proxy::to(&fleet.registry);
     dead.set_fault(Fault::Silence);
     let _right = Proxy::at(Ipv4Addr::new(127, 0, 0, 2), dead.port(), &fleet.registry);
-    let string = format!("host=registry.example port={} user=fleet dbname=postgres", dead.port());
+    let string =
+        format!("host=registry.example port={} user=fleet dbname=postgres connect_timeout=2", dead.port());
     let server = fleet.server_by(string).stopped();
     let hosts = "127.0.0.1 registry.example\n127.0.0.2 registry.example\n";
     let started = start_with_file(&server, "/etc/hosts", hosts);
@@ -34,16 +35,17 @@ fn the_first_address_is_a_black_hole() {
     let Some(network) = needs(NETWORK, Network::make()) else { return };
     let registry = Cluster::builder().stopped();
     network.start_server(&registry);
-    let fleet = Fleet::on(registry, HALF_MINUTE_LEASES);
+    let fleet = Fleet::on(registry, LASTING_LEASES);
     let dead = Network::make().unwrap();
     dead.lose_all();
     let addresses = format!("hostaddr={},{}", dead.address(), network.address());
-    let registry = format!("host=registry,registry {addresses} user=fleet dbname=postgres");
+    let registry = format!("host=registry,registry {addresses} user=fleet dbname=postgres connect_timeout=2");
     let server = fleet.server_by(registry).start();
     leased_worker(&server);
 }
 
-/// Parameters that libpq finds elsewhere: a service, a password, certificates, an address.
+/// Parameters that libpq finds elsewhere: a service, a password, certificates, an address. After each error, a right
+/// connection string is used at once. Errors are reported in libpq's words, and contain no password.
 #[test]
 fn whatever_libpq_can() {
     let registry = Cluster::builder().stopped();
@@ -54,61 +56,68 @@ fn whatever_libpq_can() {
     fs::write(registry.data_dir().join("pg_hba.conf"), hba).unwrap();
     let authority = certificates(&registry, "registry.example");
     registry.start_server();
-    let fleet = Fleet::on(registry, HALF_MINUTE_LEASES);
+    let fleet = Fleet::on(registry, LASTING_LEASES);
     fleet.registry.connect().run("ALTER ROLE fleet PASSWORD 'Gänse füßchen'");
-    let try_with = |string: &str, service: Option<&str>| {
-        let server = fleet.server_by(string).stopped();
-        let files = server.host();
-        server.write_private("passwords", "registry.example:*:*:fleet:Gänse füßchen\n");
-        if let Some(service) = service {
-            server.write_private("services", service);
-        }
-        let environment = [
-            ("PGSERVICEFILE", files.join("services")),
-            ("PGPASSFILE", files.join("passwords")),
-            ("PGSSLROOTCERT", authority.clone()),
-        ];
-        server.start_server_by(|mut pg_ctl| {
-            pg_ctl.envs(environment.iter().map(|(name, value)| (name, value)));
-            pg_ctl
-        });
-        server.connect().run("CREATE EXTENSION snowflake_id");
-        server
-    };
     let whole =
         format!("host=registry.example hostaddr={address} user=fleet dbname=postgres sslmode=verify-full");
-    leased_worker(&try_with(&whole, None));
+    let url = format!("postgresql://fleet@registry.example/postgres?hostaddr={address}&sslmode=verify-full");
+    let server = fleet.server_by("service=nowhere").stopped();
+    server.write_private("passwords", "registry.example:*:*:fleet:Gänse füßchen\n");
     let service = format!(
         "[registry]\nhost=registry.example,registry.example\nhostaddr=127.0.0.1,{address}\nport={},5432\n\
          user=fleet\ndbname=postgres\nsslmode=verify-full\n",
         unused_port()
     );
-    leased_worker(&try_with("service=registry", Some(&service)));
-    let url = format!("postgresql://fleet@registry.example/postgres?hostaddr={address}&sslmode=verify-full");
-    leased_worker(&try_with(&url, None));
-    // Errors are reported in libpq's words, and contain no password.
-    for (string, said) in [
-        (whole.replace("registry.example", "other.example"), "does not match host name \"other.example\""),
-        (format!("{whole} passfile=/nonexistent"), "password authentication failed|no password supplied"),
-        (format!("{whole} sslrootcert=/nonexistent/root.crt"), "root certificate"),
-        ("service=nowhere".into(), "service"),
+    let environment = [
+        ("PGSERVICEFILE", server.write_private("services", &service)),
+        ("PGPASSFILE", server.host().join("passwords")),
+        ("PGSSLROOTCERT", authority),
+        // libpq looks for certificates there.
+        ("HOME", server.host().into()),
+    ];
+    server.start_server_by(|mut pg_ctl| {
+        pg_ctl.envs(environment);
+        pg_ctl
+    });
+    let mut client = server.connect();
+    client.run("CREATE EXTENSION snowflake_id");
+    let mut all = vec![];
+    for (wrong, said, right) in [
+        ("service=nowhere", "service", &*whole),
+        (
+            &*whole.replace("registry.example", "other.example"),
+            "does not match host name \"other.example\"",
+            "service=registry",
+        ),
+        (
+            &*format!("{whole} passfile=/nonexistent"),
+            "password authentication failed|no password supplied",
+            &url,
+        ),
+        (&*format!("{whole} sslrootcert=/nonexistent/root.crt"), "root certificate", &whole),
     ] {
-        let server = try_with(&string, Some(&service));
+        server.change("snowflake_id.registry", wrong);
         let error = wait_for_error(&server, said);
-        assert_eq!(shown(&mut server.connect(), "registry_state").as_deref(), Some("unreachable"));
+        assert_eq!(shown(&mut client, "registry_state").as_deref(), Some("unreachable"));
         assert!(!error.contains("füßchen") && !server.log().contains("füßchen"), "{error}");
-        assert_eq!(failure(&mut server.connect(), "SELECT snowflake_nextval()").0, "55000");
+        if all.is_empty() {
+            assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55000");
+        }
+        server.change("snowflake_id.registry", right);
+        wait_for_registry_state(&server, "granted");
+        all.extend(some_ids(&server));
     }
+    assert_increasing(&all);
 }
 
 /// Servers share two connections to the registry through a pool that assigns them for one transaction each.
 #[test]
 fn a_pool_of_connections() {
-    let fleet = Fleet::start(HALF_MINUTE_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let Some(pool) = Pool::start_at(&fleet.registry, "fleet", unused_port()) else { return };
     let string = format!("host=127.0.0.1 port={} user=fleet dbname=postgres", pool.port());
     let server = fleet.server_by(string).set("shared_buffers", "1MB");
-    let servers: Vec<Cluster> = (0..5).map(|_| server.clone().start()).collect();
+    let servers: Vec<Cluster> = (0..3).map(|_| server.clone().start()).collect();
     let workers: Vec<i64> = servers.iter().map(|server| leased_worker(server).into()).collect();
     assert_distinct(&workers);
     assert_distinct(&take_from(&servers));

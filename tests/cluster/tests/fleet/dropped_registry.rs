@@ -5,17 +5,17 @@ use harness::*;
 /// DROP OWNED drops all objects of an owner, including the guard. An object of another role blocks it.
 #[test]
 fn all_that_the_owner_has_is_dropped() {
-    let registry = Cluster::builder().extensions(&[]).start();
+    let registry = Cluster::builder().extensions(&[]).clock().start();
     let mut client = registry.connect();
     client.run(
         "CREATE ROLE keeper_of_ids LOGIN; CREATE ROLE fleet LOGIN;
          GRANT CREATE ON DATABASE postgres TO keeper_of_ids;
          SET ROLE keeper_of_ids",
     );
-    Registry::of_leases(SHORT_LEASES).make(&mut client);
+    Registry::of_leases(LASTING_LEASES).make(&mut client);
     client.run("RESET ROLE; CREATE VIEW registry_in_use AS SELECT FROM snowflake_registry.lease");
     let fleet = Fleet { registry };
-    let server = || fleet.server().set("snowflake_id.max_wait", "100ms").start();
+    let server = || fleet.server_with_clock().set("snowflake_id.max_wait", "100ms").start();
     let early = [server(), server()];
     let mut all = take_from(&early);
     let dump = fleet.registry.dump();
@@ -34,6 +34,7 @@ fn all_that_the_owner_has_is_dropped() {
         // The server continues under its lease.
         all.extend(ids(&mut server.connect(), "SELECT snowflake_batch(1000)"));
     }
+    set_clocks(early.iter().chain(&late).chain([&fleet.registry]), AFTER_THE_LEASE);
     for server in early.iter().chain(&late) {
         let mut client = server.connect();
         wait_for_end_of_lease(&mut client);

@@ -19,7 +19,7 @@ fn a_name_that_the_registry_cannot_write() {
     registry.connect().run("CREATE ROLE fleet LOGIN");
     for encoding in ["LATIN1", "EUC_KR"] {
         let mut client = database_in(&registry, encoding);
-        Registry::of_leases(HALF_MINUTE_LEASES).make(&mut client);
+        Registry::of_leases(LASTING_LEASES).make(&mut client);
         let there = format!("dbname={}", encoding.to_lowercase());
         let string = registry.connection_string("fleet").replace("dbname=postgres", &there);
         let server = Cluster::builder()

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use harness::accidents::{Client, FaultTarget, recovered, rounds_of_accidents};
 use harness::*;
 
-const LEASES: &str = "lease => '4s', renew_every => '400ms'";
+const LEASES: &str = "lease => '2s', renew_every => '250ms'";
 /// The length of the longest lease, and a little more.
-const LEASE_IS_OVER: Duration = Duration::from_secs(5);
+const LEASE_IS_OVER: Duration = Duration::from_millis(2_500);
 /// More numbers than all servers together can have in hand, including the numbers taken in lost commits.
 const MARGIN: i64 = 100_000;
 /// The number of worker IDs of each registry. The ranges of registries are disjoint.
@@ -207,7 +207,7 @@ impl Servers {
 
     fn freeze(&mut self) -> &'static str {
         self.freeze_for_a_while();
-        self.random.pause(4_000);
+        self.random.pause(3_000);
         segments::administer(&self.registry, "unfreeze()");
         "frozen"
     }
@@ -251,7 +251,7 @@ impl Servers {
         self.tell_where(&standby);
         let takers = QUERIES.map(|query| client(&standby, query));
         let takers = takers.each_ref().map(|taker| move |stop: &_| taker.take(stop));
-        let (taken, ()) = beside(takers, || thread::sleep(Duration::from_secs(3)));
+        let (taken, ()) = beside(takers, || thread::sleep(Duration::from_secs(1)));
         taken.into_iter().for_each(|taken| self.keep(taken));
         "promoted"
     }

@@ -320,33 +320,38 @@ fn a_name_is_a_preference() {
     set_clocks(servers.iter().chain([&fleet.registry]), LATE_IN_A_LEASE);
     assert_renewed(&servers[0]);
     set_clocks(servers.iter().chain([&fleet.registry]), AFTER_THE_LEASE);
-    let heir = fleet.server_with_clock().set("snowflake_id.node_name", "orders").stopped();
-    heir.set_clock(AFTER_THE_LEASE);
-    heir.start_server();
-    heir.connect().run("CREATE EXTENSION snowflake_id");
-    assert_eq!(leased_worker(&heir), two);
+    let heir = fleet.server_with_clock().clock_at(AFTER_THE_LEASE);
+    let heir = heir.set("snowflake_id.node_name", "orders").start();
+    let w = leased_worker(&heir);
+    assert_eq!(
+        w,
+        two,
+        "{} {}",
+        heir.log(),
+        single::<String>(
+            &mut fleet.registry.connect(),
+            "SELECT string_agg(f::text, chr(10)) FROM snowflake_registry.lease AS f"
+        )
+    );
 }
 
 /// All processes of a server are paused for longer than its lease, while another server takes over its worker ID.
 #[test]
 fn a_server_is_paused_beyond_its_lease() {
     let fleet = Fleet::start(&format!("{LASTING_LEASES}, last_worker => 0"));
-    let [paused, heir] = [(); 2].map(|()| fleet.server_with_clock().stopped());
-    paused.start_server();
-    paused.connect().run("CREATE EXTENSION snowflake_id");
+    let paused = fleet.server_with_clock().start();
     create_orders(&paused);
     assert_eq!(leased_worker(&paused), 0);
-    let (handed_out, heirs) = under_load(&paused, || {
+    let (handed_out, (_heir, heirs)) = under_load(&paused, || {
         while_inserting(&paused);
         signal_all(&paused, "STOP");
-        set_clocks([&paused, &heir, &fleet.registry], AFTER_THE_LEASE);
-        heir.start_server();
-        heir.connect().run("CREATE EXTENSION snowflake_id");
+        set_clocks([&paused, &fleet.registry], AFTER_THE_LEASE);
+        let heir = fleet.server_with_clock().clock_at(AFTER_THE_LEASE).start();
         assert_eq!(leased_worker(&heir), 0);
         let ids = ids(&mut heir.connect(), "SELECT snowflake_batch(100000)");
         signal_all(&paused, "CONT");
         wait_for_registry_state(&paused, "all taken");
-        ids
+        (heir, ids)
     });
     let HandedOut { rows, others } = handed_out;
     assert_distinct(rows.iter().chain(&others).chain(&heirs));

@@ -2,15 +2,14 @@
 //! servers. None is repeated.
 
 use std::fs;
-use std::thread;
 use std::time::Duration;
 
 use harness::examples::run_block;
 use harness::*;
 
 const PAGE: &str = include_str!("../../../../docs/how-to/moving-a-fleet.md");
-/// Leases that end during a test.
-const LEASES: &str = "lease => '6s', renew_every => '300ms'";
+/// Later than the end of the freeze in the page, in seconds.
+const AFTER_THE_FREEZE: f64 = 1.1 * 60.0 * 60.0;
 
 /// The blocks of code below a heading.
 fn blocks(heading: &str) -> Vec<&'static str> {
@@ -79,7 +78,7 @@ fn keep_as_fixed(server: &Cluster, worker: i32) {
 #[test]
 fn from_fixed_numbers_to_a_registry() {
     const HEADING: &str = "From fixed numbers to a registry";
-    let fleet = Fleet::start(HALF_MINUTE_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let servers: Vec<_> = (1..4).map(|worker| Cluster::builder().worker(worker).start()).collect();
     let (mut ids, _) = under_load(&servers, None, || {
         for (server, worker) in servers.iter().zip(1..) {
@@ -107,23 +106,21 @@ fn from_fixed_numbers_to_a_registry() {
     assert_distinct(&ids);
 }
 
-/// Moves a fleet of four to another registry. The last server is forgotten.
-fn to_another_registry(start: impl Fn(&str) -> String) {
+/// Moves a fleet of four to another registry, which grants other worker IDs or the same. The last server is forgotten.
+fn to_another_registry(are_others: bool, start: impl Fn(&str) -> String) {
     const HEADING: &str = "To another registry";
-    let many = Cluster::builder().set("max_connections", 100);
-    let old = Fleet { registry: Registry::of_both(LEASES).start(many.clone()) };
+    let many = Cluster::builder().set("max_connections", 100).clock();
+    let old = Fleet { registry: Registry::of_both(LASTING_LEASES).start(many.clone()) };
     segments::administer(&old.registry, "create_segment('orders', min_step => 20, max_step => 100)");
-    let new = Registry::of_both(LEASES).not_started().start(many);
-    let servers: Vec<_> = (0..4).map(|_| old.server().start()).collect();
+    let new = Registry::of_both(LASTING_LEASES).not_started().start(many);
+    let servers: Vec<_> = (0..4).map(|_| old.server_with_clock().start()).collect();
     for server in &servers {
         leased_worker(server);
     }
     let (forgotten, movers) = servers.split_last().unwrap();
     under_load(&servers, Some("orders"), || {
-        // Wait until there are leases in the file that could be used wrongly.
-        thread::sleep(Duration::from_secs(1));
         let mut client = old.registry.connect();
-        let freeze = with(block(HEADING, "-- on the old registry: freeze\n"), "1 hour", "15 seconds");
+        let freeze = block(HEADING, "-- on the old registry: freeze\n");
         let (call, look) = freeze.split_once(";\n").unwrap();
         let call = call.strip_prefix("SELECT ").unwrap();
         let end: String = single(&mut client, &format!("SELECT ({call})::text"));
@@ -149,6 +146,9 @@ fn to_another_registry(start: impl Fn(&str) -> String) {
             fs::remove_file(lease_path(server)).unwrap();
             server.start_server();
         }
+        if !are_others {
+            set_clocks(servers.iter().chain([&old.registry, &new]), AFTER_THE_FREEZE);
+        }
         for server in movers {
             worker_from(server, "registry");
             eventually("a number of the new registry", || {
@@ -157,9 +157,8 @@ fn to_another_registry(start: impl Fn(&str) -> String) {
                 (row.get::<_, i64>(0) >= resume_at).then_some(())
             });
         }
-        eventually("the end at the old registry", || {
-            single::<bool>(&mut client, &format!("SELECT clock_timestamp() > '{end}'"))
-        });
+        set_clocks(servers.iter().chain([&old.registry, &new]), AFTER_THE_FREEZE);
+        assert!(single::<bool>(&mut client, &format!("SELECT clock_timestamp() > '{end}'")));
         run_block(&mut client, block(HEADING, "-- on the old registry: end\n"));
         let mut client = forgotten.connect();
         eventually("no IDs", || failure_of(&mut client).is_some_and(|code| code == "55000"));
@@ -185,14 +184,14 @@ fn failure_of(client: &mut Client) -> Option<String> {
 
 #[test]
 fn to_another_registry_with_other_worker_ids() {
-    to_another_registry(|_| {
+    to_another_registry(true, |_| {
         block("To another registry", "-- on the new registry: other worker IDs\n").to_owned()
     });
 }
 
 #[test]
 fn to_another_registry_with_the_same_worker_ids() {
-    to_another_registry(|end| {
+    to_another_registry(false, |end| {
         let start = block("To another registry", "-- on the new registry: the same worker IDs\n");
         with(start, "2026-11-22 15:00:00+00", end)
     });
@@ -201,19 +200,21 @@ fn to_another_registry_with_the_same_worker_ids() {
 /// The server that leaves had the lowest worker ID, which the next new server would get.
 #[test]
 fn a_server_that_leaves() {
-    let fleet = Fleet::start(LEASES);
-    let leaving = fleet.server().start();
+    let fleet = Fleet::start(LASTING_LEASES);
+    let [leaving, staying] = [(); 2].map(|()| fleet.server_with_clock().start());
     let worker = leased_worker(&leaving);
-    let staying = fleet.server().start();
     leased_worker(&staying);
     let (mut ids, _) = under_load([&leaving, &staying], None, || {
         let reserve = block("A server that leaves", "-- on the registry: reserve\n");
         run_block(&mut fleet.registry.connect(), &with(reserve, "5", &worker.to_string()));
         keep_as_fixed(&leaving, worker);
         let query = format!("SELECT state FROM snowflake_registry.fleet WHERE worker_id = {worker}");
-        let mut client = fleet.registry.connect();
-        eventually("the end of its lease", || single::<String>(&mut client, &query) == "reserved");
-        let newcomer = fleet.server().start();
+        let newcomer = fleet.server_with_clock().start();
+        let all = [&leaving, &staying, &newcomer, &fleet.registry];
+        set_clocks(all, LATE_IN_A_LEASE);
+        assert_renewed(&staying);
+        set_clocks(all, AFTER_THE_LEASE);
+        assert_eq!(single::<String>(&mut fleet.registry.connect(), &query), "reserved");
         assert_ne!(leased_worker(&newcomer), worker);
         assert_eq!(leased_worker(&leaving), worker);
     });
@@ -224,8 +225,8 @@ fn a_server_that_leaves() {
 #[test]
 fn giving_up_the_registry() {
     const HEADING: &str = "Giving up the registry";
-    let fleet = Fleet::start(LEASES);
-    let servers: Vec<_> = (0..3).map(|_| fleet.server().start()).collect();
+    let fleet = Fleet::start(LASTING_LEASES);
+    let servers: Vec<_> = (0..3).map(|_| fleet.server_with_clock().start()).collect();
     let workers: Vec<_> = servers.iter().map(leased_worker).collect();
     under_load(&servers, None, || {
         let mut client = fleet.registry.connect();
@@ -235,6 +236,7 @@ fn giving_up_the_registry() {
         }
         let newcomer = fleet.server().start();
         wait_for_error(&newcomer, "the registry is frozen");
+        set_clocks(servers.iter().chain([&fleet.registry]), AFTER_THE_LEASE);
         let live = "SELECT live_leases FROM snowflake_registry.status";
         eventually("the ends of all leases", || single::<i64>(&mut client, live) == 0);
         assert!(failure(&mut newcomer.connect(), "SELECT snowflake_nextval()").1.contains("no lease"));

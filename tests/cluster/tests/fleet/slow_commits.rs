@@ -8,16 +8,17 @@ use harness::*;
 /// The synchronous standby of the registry is gone: nothing is granted, and connections do not pile up.
 #[test]
 fn the_standby_of_the_registry_is_gone() {
-    let fleet = Fleet::start(SHORT_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let standby = WalReceiver::start(&fleet.registry, "standby");
     fleet.registry.replicate_synchronously();
-    let servers: Vec<Cluster> = (0..3).map(|_| fleet.server().start()).collect();
+    let servers: Vec<Cluster> = (0..3).map(|_| fleet.server_with_clock().start()).collect();
     servers.iter().for_each(assert_renewed);
     let mut all = take_from(&servers);
-    let newcomer = fleet.server().stopped();
+    let newcomer = fleet.server_with_clock().clock_at(AFTER_THE_LEASE).stopped();
     drop(standby);
     let mut registry = fleet.registry.connect();
     eventually("a commit that waits", || !waiting_commits(&mut registry).is_empty());
+    set_clocks(servers.iter().chain([&fleet.registry]), AFTER_THE_LEASE);
     newcomer.start_server();
     newcomer.connect().run("CREATE EXTENSION snowflake_id");
     let mut clients: Vec<Client> = servers.iter().map(Cluster::connect).collect();
@@ -52,7 +53,7 @@ fn the_standby_of_the_registry_is_gone() {
 /// same lease.
 #[test]
 fn a_grant_with_a_warning() {
-    let fleet = Fleet::start(HALF_MINUTE_LEASES);
+    let fleet = Fleet::start(LASTING_LEASES);
     let mut registry = fleet.registry.connect();
     fleet.registry.change("synchronous_standby_names", "standby");
     let server = fleet.server().start();

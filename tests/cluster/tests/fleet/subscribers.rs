@@ -28,7 +28,7 @@ fn subscribers_are_copies() {
         return;
     }
     let logical = |builder: Builder| builder.set("wal_level", "logical");
-    let fleet = Fleet::of(logical(Cluster::builder()), SHORT_LEASES);
+    let fleet = Fleet::of(logical(Cluster::builder()), LASTING_LEASES);
     let original = logical(fleet.server()).start();
     let worker = leased_worker(&original);
     original.connect().run("CREATE TABLE bills (id bigint PRIMARY KEY DEFAULT snowflake_nextval())");
@@ -39,7 +39,7 @@ fn subscribers_are_copies() {
         server.connect().run("INSERT INTO bills SELECT FROM generate_series(1, 2000)");
     }
     let mut client = copy.connect();
-    eventually("all rows", || single::<i64>(&mut client, "SELECT count(*) FROM bills") == 4_000);
+    all_arrive("all rows", || single::<i64>(&mut client, "SELECT count(*) FROM bills") == 4_000);
     assert_eq!(leased_worker(&original), worker);
 
     let other = subscriber(&fleet.registry);
