@@ -405,8 +405,12 @@ impl Cluster {
     /// Returns a command that runs one of PostgreSQL's programs as the server's user.
     pub fn program(&self, name: &str) -> Command {
         let mut command = as_server_user(&self.bin_dir.join(name));
-        // Tests compare errors as text.
-        command.env("LC_ALL", "C").env_remove("RUST_BACKTRACE").current_dir(self.dir.path());
+        // Tests compare errors as text. libpq looks for certificates in the home directory, which must be readable.
+        command
+            .env("LC_ALL", "C")
+            .env("HOME", self.dir.path())
+            .env_remove("RUST_BACKTRACE")
+            .current_dir(self.dir.path());
         command
     }
 

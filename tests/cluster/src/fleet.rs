@@ -69,6 +69,17 @@ impl Fleet {
         self.registry.connect().execute("SELECT snowflake_registry.revoke_lease($1)", &[&worker]).unwrap();
     }
 
+    /// Stops servers as a power failure would. Waits until the registry has dealt with the requests that they have sent.
+    pub fn lose_servers<'a>(&self, servers: impl IntoIterator<Item = &'a Cluster>) {
+        servers.into_iter().for_each(|server| server.stop_server("immediate"));
+        let mut client = self.registry.connect();
+        let now: String = single(&mut client, "SELECT clock_timestamp()::text");
+        let earlier = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE usename = 'fleet' AND backend_start < '{now}'"
+        );
+        eventually("the end of earlier requests", || single::<i64>(&mut client, &earlier) == 0);
+    }
+
     /// Stops the registry as a power failure would.
     pub fn lose_registry(&self) {
         self.registry.stop_server("immediate");

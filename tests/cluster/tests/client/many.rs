@@ -2,7 +2,7 @@
 //! are set, connections are cut, programs and servers are killed, and the registry fails over to a synchronous standby.
 //! No ID and no number is repeated.
 //!
-//! `SNOWFLAKE_ID_SECONDS` sets the length. The default is 20 s, and ten minutes under "make soak".
+//! `SNOWFLAKE_ID_SECONDS` sets the length. The default is 8 s, and ten minutes under "make soak".
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -19,9 +19,9 @@ use harness::*;
 use super::program::*;
 
 /// Leases that end several times in a test. Released worker IDs are granted again at once, lowest first.
-const LEASES: &str = "lease => '5s', renew_every => '1s', synchronous => true, last_worker => 255";
+const LEASES: &str = "lease => '3s', renew_every => '500ms', synchronous => true, last_worker => 255";
 /// The number of programs that run at the same time.
-const PROGRAMS: u64 = 40;
+const PROGRAMS: u64 = 25;
 
 /// What programs and servers were given.
 #[derive(Default)]
@@ -66,7 +66,7 @@ struct World {
 
 fn length() -> Duration {
     let seconds = std::env::var("SNOWFLAKE_ID_SECONDS").map(|seconds| seconds.parse().unwrap());
-    Duration::from_secs(seconds.unwrap_or(if is_soak() { 600 } else { 20 }))
+    Duration::from_secs(seconds.unwrap_or(if is_soak() { 600 } else { 8 }))
 }
 
 /// Takes IDs and numbers for a while. The IDs of a program increase, unless it exchanges its worker ID after its clock
@@ -74,7 +74,7 @@ fn length() -> Duration {
 fn live(program: &Program, clock: &SetClock, random: &mut Random, given: &mut Given) {
     let offset = random.below(1_600) as i64 - 800;
     clock.set(offset);
-    let ends = Instant::now() + Duration::from_millis(100 + random.below(5_000));
+    let ends = Instant::now() + Duration::from_millis(100 + random.below(3_000));
     let orders = program.segment("orders");
     while Instant::now() < ends {
         match random.below(200) {
@@ -173,7 +173,7 @@ fn have_an_accident(
         }
         2 => {
             let _paused = Paused::new(processes(&pair.primary));
-            random.pause(4_000);
+            random.pause(3_000);
             "pause"
         }
         _ => {
@@ -225,7 +225,7 @@ fn programs_come_and_go() {
     let (results, accidents) = beside(of_programs.chain(of_servers), || {
         let mut accidents = vec![];
         while began.elapsed() < length() {
-            random.pause(2_000);
+            random.pause(1_000);
             accidents.push(have_an_accident(&mut pair, &servers, &world, &mut random));
             assert_nothing_looks_lost(&pair.primary);
         }

@@ -36,12 +36,21 @@ pub fn options(fleet: &Fleet) -> Options {
 
 /// Starts a program, which must get a lease.
 pub fn start(options: Options) -> Program {
-    Program::start(options).wait().unwrap_or_else(|error| panic!("{error}"))
+    Program::start(options.start_within(TIMEOUT)).wait().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Starts a program, which must not get a lease.
+/// Starts a program, which must not get a lease. Returns the error.
 pub fn refusal(options: Options) -> Error {
-    Program::start(options.start_within(Duration::from_secs(2))).wait().err().expect("an error")
+    Program::start(options.start_within(Duration::from_millis(500))).wait().err().expect("an error")
+}
+
+/// Starts a program, which must be refused a lease with an error that contains this text.
+#[track_caller]
+pub fn refused(options: Options, said: &str) {
+    eventually(said, || {
+        let error = refusal(options.clone());
+        if error.to_string().contains(said) { Ok(()) } else { Err(error) }
+    });
 }
 
 /// A clock that a test can set.

@@ -72,8 +72,6 @@ fn whatever_libpq_can() {
         ("PGSERVICEFILE", server.write_private("services", &service)),
         ("PGPASSFILE", server.host().join("passwords")),
         ("PGSSLROOTCERT", authority),
-        // libpq looks for certificates there.
-        ("HOME", server.host().into()),
     ];
     server.start_server_by(|mut pg_ctl| {
         pg_ctl.envs(environment);
