@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::faults::cut_power;
 use crate::load::{Random, beside};
-use crate::{Cluster, Run, TIMEOUT, text, too_slow};
+use crate::{Cluster, Run, TIMEOUT, assert_within, text};
 
 /// A client that runs during the accidents until it is told to stop.
 pub type Client<T> = Box<dyn FnOnce(&AtomicBool) -> T + Send>;
@@ -65,9 +65,7 @@ pub fn recovered(server: &Cluster, database: &str, query: &str, mut help: impl F
             Ok(row) => return row.get(0),
             Err(error) => text(&error),
         };
-        if began.elapsed() > 2 * TIMEOUT {
-            too_slow(format!("{query}: {message}\n{}", server.log()));
-        }
+        assert_within(2 * TIMEOUT, began.elapsed(), format_args!("{query}: {message}\n{}", server.log()));
         help(&message, refusals);
         thread::sleep(Duration::from_millis(50));
     }

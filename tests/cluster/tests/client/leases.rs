@@ -25,7 +25,7 @@ fn a_worker_id_is_handed_on() {
         assert_increasing(&taken);
         let decoded = Layout::decode(&"standard".parse().unwrap(), taken[0]).unwrap();
         assert_eq!(decoded.worker_id, Some(identity.worker));
-        assert!((decoded.generated_at - real_us()).abs() < 5_000_000, "{decoded:?}");
+        assert!((decoded.generated_at - real_us()).abs() < 60_000_000, "{decoded:?}");
         all.extend(taken);
         program.close().wait();
         assert_eq!(program.next_id(), Err(Error::Closed));
@@ -79,6 +79,7 @@ fn a_program_without_the_registry() {
     let renewed_at = fleet_column(&fleet, 0, "renewed_at");
     eventually("the next renewal", || fleet_column(&fleet, 0, "renewed_at") != renewed_at);
     fleet.registry.stop_server("immediate");
+    eventually("a failed renewal", || program.problem());
     set_clocks(AFTER_THE_LEASE);
     let mut all: Vec<i64> = (0..200).map(|_| program.next_id().unwrap()).collect();
     set_clocks(2.0 * AFTER_THE_LEASE);

@@ -103,7 +103,8 @@ fn programs(world: &World, seed: u64, stop: &AtomicBool) -> Given {
             Some(proxy) => proxy.connection_string(),
             None => world.hosts.read().unwrap().clone(),
         };
-        let options = Options::new(&string).max_wait(Duration::from_millis(200)).start_within(SLACK);
+        let options =
+            Options::new(&string).max_wait(Duration::from_millis(200)).start_within(Duration::from_secs(10));
         let Ok(program) = Program::start(clock.give_to(options)).wait() else {
             add_one(&lives.refused);
             continue;

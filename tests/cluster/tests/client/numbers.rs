@@ -98,8 +98,7 @@ fn refusals() {
 /// The date comes from the registry's clock, and the rest of a range is not used after its period.
 #[test]
 fn numbers_with_a_date() {
-    let registry = Cluster::builder().set("max_connections", 100).clock();
-    let fleet = Fleet { registry: Registry::of_programs(LEASES).start(registry) };
+    let fleet = registry(LEASES);
     administer(&fleet.registry, "create_segment('bills', period => 'day', digits => 6, time_zone => 'UTC')");
     let program = start(options(&fleet).numbers_only());
     let bills = program.segment("bills");

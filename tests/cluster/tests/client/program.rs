@@ -12,9 +12,9 @@ use tokio::runtime::Runtime;
 /// Leases that outlast a test, and are renewed often.
 pub const LEASES: &str = "lease => '10min', renew_every => '200ms'";
 
-/// A registry for programs.
+/// A registry for programs, with a clock of its own.
 pub fn registry(configuration: &str) -> Fleet {
-    let server = Cluster::builder().set("max_connections", 100);
+    let server = Cluster::builder().set("max_connections", 100).clock();
     Fleet { registry: Registry::of_programs(configuration).start(server) }
 }
 

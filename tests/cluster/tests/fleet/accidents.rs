@@ -10,9 +10,9 @@ use harness::accidents::{Client, FaultTarget, Pair, recovered, rounds_of_acciden
 use harness::*;
 
 /// Leases that end several times in a round, and fewer worker IDs than all copies together could request at once.
-const LEASES: &str = "lease => '2s', renew_every => '250ms', last_worker => 11, synchronous => true";
+const LEASES: &str = "lease => '3s', renew_every => '300ms', last_worker => 11, synchronous => true";
 /// The length of the longest lease, and a little more.
-const LEASE_IS_OVER: Duration = Duration::from_millis(2_500);
+const LEASE_IS_OVER: Duration = Duration::from_millis(3_500);
 
 /// The servers, and the accidents that happen to them.
 struct Servers {

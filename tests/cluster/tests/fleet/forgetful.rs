@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use harness::accidents::{Client, FaultTarget, recovered, rounds_of_accidents};
 use harness::*;
 
-const LEASES: &str = "lease => '2s', renew_every => '250ms'";
+const LEASES: &str = "lease => '3s', renew_every => '300ms'";
 /// The length of the longest lease, and a little more.
-const LEASE_IS_OVER: Duration = Duration::from_millis(2_500);
+const LEASE_IS_OVER: Duration = Duration::from_millis(3_500);
 /// More numbers than all servers together can have in hand, including the numbers taken in lost commits.
 const MARGIN: i64 = 100_000;
 /// The number of worker IDs of each registry. The ranges of registries are disjoint.
