@@ -24,7 +24,7 @@ struct Servers {
 
 /// A client that takes IDs and reconnects after crashes.
 fn client(server: &Cluster) -> Taker<'_> {
-    let queries = ["SELECT snowflake_nextval()", "SELECT snowflake_batch(100)"];
+    let queries = ["SELECT snowflake_nextval()", "SELECT snowflake_batch(20)"];
     let pause = Duration::from_millis(2);
     Taker { queries: queries.map(Into::into).into(), returns: true, pause, ..Taker::of(server) }
 }

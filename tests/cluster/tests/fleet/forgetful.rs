@@ -58,7 +58,7 @@ fn client<'a>(server: &'a Cluster, query: &str) -> Taker<'a> {
 
 const QUERIES: [&str; 3] = [
     "SELECT snowflake_nextval()",
-    "SELECT snowflake_batch(100)",
+    "SELECT snowflake_batch(20)",
     "SELECT -snowflake_segment_nextval('orders')",
 ];
 
