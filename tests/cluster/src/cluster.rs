@@ -408,7 +408,6 @@ impl Cluster {
         // Tests compare errors as text. libpq looks for certificates in the home directory, which must be readable.
         command
             .env("LC_ALL", "C")
-            .env("HOME", self.dir.path())
             .env_remove("RUST_BACKTRACE")
             .current_dir(self.dir.path());
         command
