@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::ops::Range;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -164,20 +164,22 @@ impl Cluster {
 
     /// Sets the difference between the server's clock and the real clock, in seconds, for all processes at once.
     pub fn set_clock(&self, seconds: f64) {
-        self.write_clock([(seconds * 1e6) as i64, 0, 0]);
+        self.write_clock(0, &[(seconds * 1e6) as i64]);
+        self.hold_clock(0, 0);
     }
 
     /// Stops the clock at an instant of Unix time, until it is set. It moves by a step each time a process reads it.
     pub fn hold_clock(&self, instant_us: i64, step_us: i64) {
-        self.write_clock([0, instant_us, step_us]);
+        self.write_clock(1, &[instant_us, step_us]);
     }
 
-    fn write_clock(&self, numbers: [i64; 3]) {
+    /// Writes some of the numbers in the clock's file, from this one on.
+    fn write_clock(&self, first: u64, numbers: &[i64]) {
         // Processes have the file mapped. If it were truncated, they would read beyond its end, which is fatal.
-        let mut file =
+        let file =
             fs::OpenOptions::new().create(true).truncate(false).write(true).open(self.clock_file()).unwrap();
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
-        file.write_all(&bytes).unwrap();
+        file.write_all_at(&bytes, 8 * first).unwrap();
     }
 
     /// Moves a clock that can be set to the start of the next tick. `tick` is its length in seconds.

@@ -1,5 +1,6 @@
 //! Servers that take numbers of segments, and their registries.
 
+use std::fmt::Display;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,7 +22,7 @@ pub fn registry_of(registry: Builder) -> Cluster {
 }
 
 /// Starts such a registry with these segments, which grants ranges of 50 numbers.
-pub fn registry_of_fifties(names: &[&str]) -> Cluster {
+pub fn registry_of_fifties(names: &[impl Display]) -> Cluster {
     let registry = registry();
     for name in names {
         administer(&registry, &format!("create_segment('{name}', min_step => 50, max_step => 50)"));
@@ -29,23 +30,41 @@ pub fn registry_of_fifties(names: &[&str]) -> Cluster {
     registry
 }
 
-/// Starts such a registry with a clock of its own, which shows this instant in UTC.
+/// Starts such a registry with a clock of its own, which stands still at this instant in UTC.
 pub fn registry_with_clock(instant: &str) -> Cluster {
     let registry = registry_of(Cluster::builder().set("max_connections", 90).clock());
-    set_clock_to(&registry, instant);
+    hold_clock_at(&registry, instant);
     registry
 }
 
-/// Sets the clock of a registry to this instant in UTC.
-pub fn set_clock_to(registry: &Cluster, instant: &str) {
-    registry.set_clock(shift_to(registry, instant));
+/// Stops the clock of a registry at this instant in UTC.
+pub fn hold_clock_at(registry: &Cluster, instant: &str) {
+    registry.hold_clock((unix_time(registry, instant) * 1e6) as i64, 0);
 }
 
-/// The difference from the real clock, in seconds, at which a registry's clock shows this instant in UTC now.
-pub fn shift_to(registry: &Cluster, instant: &str) -> f64 {
-    let query = format!("SELECT extract(epoch FROM timestamptz '{instant} UTC')::float8");
-    let wanted: f64 = single(&mut registry.connect(), &query);
-    wanted - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
+/// Sets the clock of a registry to this instant in UTC. It moves on from there.
+pub fn set_clock_to(registry: &Cluster, instant: &str) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    registry.set_clock(unix_time(registry, instant) - now);
+}
+
+fn unix_time(registry: &Cluster, instant: &str) -> f64 {
+    single(
+        &mut registry.connect(),
+        &format!("SELECT extract(epoch FROM timestamptz '{instant} UTC')::float8"),
+    )
+}
+
+/// Waits until a server has sent the registry a report since this call, and has been answered.
+#[track_caller]
+pub fn wait_for_report(registry: &Cluster) {
+    let mut client = registry.connect();
+    let now: String = single(&mut client, "SELECT clock_timestamp()::text");
+    let is_answered = format!(
+        "SELECT count(*) > 0 FROM pg_stat_activity
+         WHERE usename = 'fleet' AND state = 'idle' AND query_start >= '{now}'"
+    );
+    eventually("a report", || single::<bool>(&mut client, &is_answered));
 }
 
 /// Calls a function of the registry that returns nothing.
@@ -88,7 +107,8 @@ pub fn some(client: &mut Client, name: &str, count: i32) -> Vec<i64> {
 #[track_caller]
 pub fn some_at_last(server: &Cluster, name: &str, count: i32) -> Vec<i64> {
     let query = format!("SELECT snowflake_segment_batch('{name}', {count})");
-    let rows = eventually("numbers", || server.connect().query(&query, &[]));
+    let mut client = server.connect();
+    let rows = eventually("numbers", || client.query(&query, &[]));
     rows.iter().map(|row| row.get(0)).collect()
 }
 
@@ -98,6 +118,21 @@ pub fn wait_for_next_range(server: &Cluster, name: &str) {
     let query = format!("SELECT next_range FROM snowflake_segments WHERE name = '{name}'");
     let mut client = server.connect();
     eventually("the next range", || single::<Option<i64>>(&mut client, &query));
+}
+
+/// Waits until a server has recorded numbers of a period.
+#[track_caller]
+pub fn wait_for_period(server: &Cluster, key: i64) {
+    let file = server.data_dir().join("snowflake_id.segments");
+    let key = format!("\"key\":{key}");
+    eventually("numbers of the period", || std::fs::read_to_string(&file).unwrap_or_default().contains(&key));
+}
+
+/// A session whose calls wait for a short time only.
+pub fn impatient(server: &Cluster) -> Client {
+    let mut client = server.connect();
+    client.run("SET snowflake_id.max_wait = '300ms'");
+    client
 }
 
 /// Makes calls of `take()` run this statement in PL/pgSQL before their work, instead of an earlier statement.

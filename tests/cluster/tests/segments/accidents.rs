@@ -80,6 +80,7 @@ fn take(server: &Cluster, is_alone: bool, stop: &AtomicBool) -> Numbers {
 impl Servers {
     fn start() -> Servers {
         let registry = registry_with_clock("2027-05-09 12:00:00");
+        set_clock_to(&registry, "2027-05-09 12:00:00");
         registry.configure(&[
             ("wal_keep_size", "64MB"),
             // The standby retries its primary often, and does not disconnect when a clock is set.
