@@ -204,6 +204,20 @@ pub fn segment_state(client: &mut Client, name: &str) -> String {
     single(client, &format!("SELECT state FROM snowflake_segments WHERE name = '{name}'"))
 }
 
+/// The numbers that a server has issued since its shared memory was initialized.
+#[track_caller]
+fn issued(server: &Cluster) -> i64 {
+    let query = "SELECT coalesce(sum(numbers_issued), 0)::bigint FROM snowflake_segments";
+    eventually("the server", || Some(server.try_connect("postgres").ok()?.query_one(query, &[]).ok()?.get(0)))
+}
+
+/// Waits until the clients of a server have taken this many numbers.
+#[track_caller]
+pub fn wait_until_issued(server: &Cluster, count: i64) {
+    let before = issued(server);
+    eventually("numbers", || issued(server) >= before + count);
+}
+
 /// The process ID of a server's segments worker.
 #[track_caller]
 pub fn worker_pid(server: &Cluster) -> i32 {

@@ -104,7 +104,7 @@ fn numbers_fetched_in_advance() {
     server.restart("immediate");
     let mut client = server.connect();
     let held = "SELECT count(*) FROM snowflake_segments WHERE position IS NOT NULL AND calls_waited = 0";
-    eventually("two segments", || (single::<i64>(&mut client, held) == 2).then_some(()));
+    eventually("two segments", || single::<i64>(&mut client, held) == 2);
     registry.stop_server("immediate");
     assert_eq!(next(&mut client, "orders"), 51);
     assert_eq!(next(&mut client, "order lines, new"), 1);

@@ -237,7 +237,7 @@ fn a_subscription_takes_numbers_in_bulk() {
         publisher.host().display()
     ));
     let mut arrived = |rows: usize| {
-        eventually("the rows", || {
+        all_arrive("the rows", || {
             let taken = ids(&mut subscribing, "SELECT id FROM orders ORDER BY place");
             (taken.len() == rows).then_some(taken)
         })
