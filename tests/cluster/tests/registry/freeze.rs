@@ -10,23 +10,21 @@ fn status(client: &mut Client, column: &str) -> String {
     single(client, &format!("SELECT coalesce({column}::text, '') FROM snowflake_registry.status"))
 }
 
-fn frozen() -> (Cluster, Client) {
-    let cluster = start(Cluster::builder());
+fn registry() -> (Cluster, Client) {
+    let cluster = start(Cluster::builder().clock());
     let mut client = cluster.connect();
     let_others_take(&mut client);
-    administer(&mut client, "configure(lease => '2 seconds', renew_every => '100ms')");
     (cluster, client)
 }
 
 #[test]
 fn nothing_new_is_given_and_leases_end() {
-    let (_cluster, mut client) = frozen();
+    let (cluster, mut client) = registry();
     administer(&mut client, "create_segment('orders')");
     let mut holder = granted(&mut client);
     let mut taker = Member::default();
     taker.granted(&mut client, "orders");
-    let end =
-        "SELECT (extract(epoch FROM snowflake_registry.freeze(clock_timestamp() + '3 s')) * 1000000)::bigint";
+    let end = "SELECT (extract(epoch FROM snowflake_registry.freeze(clock_timestamp() + '15 min')) * 1000000)::bigint";
     let end: i64 = single(&mut client, end);
     assert_eq!(status(&mut client, "state"), "frozen");
     let answer = Leaser::new().acquire(&mut client, 1024).unwrap();
@@ -35,16 +33,15 @@ fn nothing_new_is_given_and_leases_end() {
     let taken = taker.take(&mut client, "orders");
     assert_eq!(taken.outcome, "closed", "{taken:?}");
     assert_eq!(taken.detail.as_deref(), Some("the registry is frozen"));
-    let last = eventually("the last renewal", || {
+    for minute in [6.0, 12.0] {
+        cluster.set_clock(minute * 60.0);
         let answer = holder.renew(&mut client).unwrap();
-        assert!(answer.until.is_none_or(|until| until <= end), "{answer:?}");
-        if answer.outcome == "granted" {
-            assert!(answer.detail.as_ref().unwrap().contains("extends no lease beyond"), "{answer:?}");
-            None
-        } else {
-            Some(answer)
-        }
-    });
+        assert_eq!(answer.outcome, "granted", "{answer:?}");
+        assert!(answer.until.unwrap() <= end, "{answer:?}");
+        assert!(answer.detail.as_ref().unwrap().contains("extends no lease beyond"), "{answer:?}");
+    }
+    cluster.set_clock(16.0 * 60.0);
+    let last = holder.renew(&mut client).unwrap();
     assert_eq!(last.outcome, "quarantine");
     assert!(last.detail.unwrap().contains("the registry is frozen"));
     administer(&mut client, "unfreeze()");
@@ -57,7 +54,7 @@ fn nothing_new_is_given_and_leases_end() {
 /// Segments that were closed for another reason stay closed, and a loss during the freeze is still handled as a loss.
 #[test]
 fn a_freeze_opens_no_segment() {
-    let (_cluster, mut client) = frozen();
+    let (_cluster, mut client) = registry();
     administer(&mut client, "create_segment('lost')");
     administer(&mut client, "quarantine()");
     administer(&mut client, "create_segment('orders')");
@@ -112,7 +109,7 @@ fn what_is_forgotten_has_not_ended() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let (_cluster, mut client) = frozen();
+    let (_cluster, mut client) = registry();
     assert_eq!(failure(&mut client, "SELECT snowflake_registry.freeze(NULL)").0, "22004");
     for reserve in ["reserve(-1)", "reserve(NULL)", "reserve(1, -1)"] {
         assert_eq!(failure(&mut client, &format!("SELECT snowflake_registry.{reserve}")).0, "22023");
@@ -130,7 +127,7 @@ fn what_makes_no_sense_is_refused() {
 /// Another registry may start at the time that the first freeze returned.
 #[test]
 fn a_freeze_is_not_moved_to_later() {
-    let (_cluster, mut client) = frozen();
+    let (_cluster, mut client) = registry();
     administer(&mut client, "freeze(clock_timestamp() + '1 hour')");
     let until = status(&mut client, "frozen_until");
     for call in ["freeze(clock_timestamp() + '1 hour')", "freeze()"] {
@@ -148,64 +145,22 @@ fn a_freeze_is_not_moved_to_later() {
 /// No lease starts before that time.
 #[test]
 fn a_fleet_that_begins_later() {
-    let cluster = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
+    let cluster = Cluster::builder().clock().extensions(&["snowflake_id_registry"]).start();
     let mut client = cluster.connect();
-    client.run("SELECT snowflake_registry.start_fleet(not_before => clock_timestamp() + interval '1 s')");
+    client.run("SELECT snowflake_registry.start_fleet(not_before => clock_timestamp() + interval '1 h')");
     let early = Leaser::new().acquire(&mut client, 1024).unwrap();
     assert_eq!(early.outcome, "taken");
-    let late = eventually("the beginning", || {
-        let answer = Leaser::new().acquire(&mut client, 1024).unwrap();
-        (answer.outcome == "granted").then_some(answer)
-    });
+    cluster.set_clock(3_601.0);
+    let late = Leaser::new().acquire(&mut client, 1024).unwrap();
+    assert_eq!(late.outcome, "granted");
     assert!(late.from >= early.free_from, "{early:?} {late:?}");
-}
-
-#[test]
-fn a_lost_freeze_is_known_to_servers() {
-    let (cluster, copy, mut holder) = with_copy();
-    let mut client = cluster.connect();
-    administer(&mut client, "freeze(clock_timestamp() + interval '1 hour')");
-    let shown = token(&mut client, &mut holder);
-    let until = status(&mut client, "frozen_until");
-    let mut client = set_back(cluster, &copy);
-    assert_eq!(status(&mut client, "state"), "ready");
-    let answer = holder.renew_and_say(&mut client, &facts(&[&shown])).unwrap();
-    assert!(answer.detail.unwrap().contains("extends no lease beyond"));
-    assert_eq!(status(&mut client, "frozen_until"), until);
-    assert_eq!(state(&mut client, "orders"), "closed");
-}
-
-/// Which worker ID was reserved is not known, so nothing is granted until an administrator has checked.
-#[test]
-fn a_lost_reservation_freezes() {
-    let (cluster, copy, mut holder) = with_copy();
-    let mut client = cluster.connect();
-    administer(&mut client, "reserve(7)");
-    let of_lost = token(&mut client, &mut holder);
-    let mut client = set_back(cluster, &copy);
-    // The restored registry makes another request.
-    administer(&mut client, "reserve(8)");
-    holder.token = None;
-    let of_other = token(&mut client, &mut holder);
-    let mut show = |client: &mut Client, token: &str| {
-        holder.renew_and_say(client, &facts(&[token])).unwrap();
-        status(client, "frozen_until")
-    };
-    assert_eq!(show(&mut client, &of_other), "");
-    assert_eq!(show(&mut client, &of_lost), "infinity");
-    client.run("SELECT snowflake_registry.reserve(7), snowflake_registry.unfreeze(), snowflake_registry.end_quarantine()");
-    // Neither token proves anything from now on.
-    for token in [of_other, of_lost] {
-        assert_eq!(show(&mut client, &token), "");
-        assert_eq!(status(&mut client, "quarantine_until"), "");
-    }
 }
 
 /// The freeze holds whatever else an administrator does, because another registry may already be granting the same
 /// numbers.
 #[test]
 fn nobody_gets_numbers_while_it_is_frozen() {
-    let (_cluster, mut client) = frozen();
+    let (_cluster, mut client) = registry();
     administer(&mut client, "create_segment('orders')");
     let mut taker = Member::default();
     taker.granted(&mut client, "orders");
@@ -254,18 +209,28 @@ fn a_freeze_during_a_wait_returns_the_end_of_what_may_be_lost() {
     assert!(single::<bool>(&mut client, is_after_the_wait));
 }
 
-/// Every possible time of a freeze is restored exactly from a token.
+/// Every possible time of a lost freeze is restored exactly from a token.
 #[test]
-fn a_freeze_up_to_any_time_is_remembered() {
-    for until in ["-infinity", "4713-01-01 BC", "2020-01-01", "9999-12-31", "294276-12-31 23:59:59+00"] {
-        let (cluster, copy, mut holder) = with_copy();
-        let mut client = cluster.connect();
+fn lost_freezes_are_known_to_servers() {
+    let (cluster, copy, mut holder) = with_copy();
+    let mut client = cluster.connect();
+    let ends =
+        ["2049-01-01", "-infinity", "4713-01-01 BC", "2020-01-01", "9999-12-31", "294276-12-31 23:59:59+00"];
+    let lost = ends.map(|until| {
         administer(&mut client, &format!("freeze('{until}')"));
-        let shown = token(&mut client, &mut holder);
-        let known = status(&mut client, "frozen_until");
-        let mut client = set_back(cluster, &copy);
+        let known = (token(&mut client, &mut holder), status(&mut client, "frozen_until"));
+        administer(&mut client, "unfreeze()");
+        known
+    });
+    let mut client = set_back(cluster, &copy);
+    for (shown, until) in lost {
+        assert_eq!(status(&mut client, "state"), "ready");
         let answer = holder.renew_and_say(&mut client, &facts(&[&shown]));
-        answer.unwrap_or_else(|error| panic!("{until}: {}", text(&error)));
-        assert_eq!(status(&mut client, "frozen_until"), known, "{until}");
+        let answer = answer.unwrap_or_else(|error| panic!("{until}: {}", text(&error)));
+        let is_limited = answer.detail.is_some_and(|detail| detail.contains("extends no lease beyond"));
+        assert_eq!(is_limited, until != "infinity", "{until}");
+        assert_eq!(status(&mut client, "frozen_until"), until);
+        assert_eq!(state(&mut client, "orders"), "closed");
+        client.run("SELECT snowflake_registry.unfreeze(), snowflake_registry.end_quarantine()");
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use harness::*;
 
 use super::member::many;
-use super::taker::{Member, administer, assert_no_number_twice, start, state};
+use super::taker::{Member, administer, assert_no_number_twice, keep_open, start, state};
 
 /// Servers take the same names in every order, while administrators change, drop and close them. There are no
 /// deadlocks.
@@ -19,16 +19,14 @@ fn many_servers_take_at_once() {
     let cluster = start(many());
     let mut client = cluster.connect();
     for name in NAMES {
-        administer(
-            &mut client,
-            &format!("create_segment('{name}', increment => 3, min_step => 1, max_step => 4)"),
-        );
+        let create = format!("create_segment('{name}', increment => 3, min_step => 1, max_step => 4)");
+        administer(&mut client, &create);
     }
     let is_over = AtomicBool::new(false);
     let ranges = Mutex::new(Vec::new());
-    let barrier = Barrier::new(16);
+    let barrier = Barrier::new(8);
     thread::scope(|scope| {
-        for number in 0..16_usize {
+        for number in 0..8_usize {
             let (cluster, ranges, barrier, is_over) = (&cluster, &ranges, &barrier, &is_over);
             scope.spawn(move || {
                 let mut client = cluster.connect();
@@ -68,8 +66,7 @@ fn many_servers_take_at_once() {
             });
         }
         let _stop = StopAtEnd(&is_over);
-        // On a busy machine it takes long to do enough.
-        let (began, mut changes) = (Instant::now(), 0);
+        let mut changes = 0;
         eventually("changes, and ranges of each name", || {
             for call in [
                 "alter_segment('a', next_value => next_value + 100)
@@ -85,9 +82,7 @@ fn many_servers_take_at_once() {
             }
             let ranges = ranges.lock().unwrap();
             let of = |name| ranges.iter().filter(|range| range.name.as_deref() == Some(name)).count();
-            began.elapsed() > Duration::from_secs(5)
-                && changes > 50
-                && NAMES.iter().all(|name| of(*name) > 20)
+            changes > 50 && NAMES.iter().all(|name| of(*name) > 40)
         });
     });
     let ranges = ranges.into_inner().unwrap();
@@ -106,13 +101,14 @@ fn an_open_transaction_holds_up_its_own_names() {
     a.run("BEGIN");
     let mut lazy = Member::default();
     lazy.try_take(&mut a, "take", &[("a", ""), ("b", ""), ("c", "")]).unwrap();
+    keep_open(&mut a);
     let started = Instant::now();
     let asked = [("d", ""), ("c", ""), ("b", ""), ("a", "")];
     let answers = Member::default().try_take(&mut b, "take", &asked).unwrap();
     let took = started.elapsed();
     let outcomes: Vec<_> = answers.iter().map(|taken| taken.outcome.as_str()).collect();
     assert_eq!(outcomes, ["busy", "busy", "busy", "granted"]);
-    assert!(took < SLACK, "{took:?}");
+    assert_within(SLACK, took, "a call");
     // A range that was rolled back was never granted: a server uses a reply only after the commit.
     a.run("ROLLBACK");
     assert_eq!(Member::default().granted(&mut b, "a").first, Some(1));
@@ -129,7 +125,10 @@ fn a_crash_repeats_no_number() {
             scope.spawn(|| {
                 let mut member = Member::default();
                 while !is_over.load(Ordering::Relaxed) {
-                    let Ok(mut client) = cluster.try_connect("postgres") else { continue };
+                    let Ok(mut client) = cluster.try_connect("postgres") else {
+                        thread::sleep(Duration::from_millis(10));
+                        continue;
+                    };
                     while let Ok(mut answers) = member.try_take(&mut client, "take", &[("a", "")]) {
                         let taken = answers.remove(0);
                         assert_eq!(taken.outcome, "granted", "{taken:?}");

@@ -25,6 +25,11 @@ pub fn let_others_take(client: &mut Client) {
     client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
 }
 
+/// Lets a transaction of the registry stay open, which the registry's functions limit.
+pub fn keep_open(client: &mut Client) {
+    client.run("SET LOCAL idle_in_transaction_session_timeout = 0");
+}
+
 /// Calls a function of the registry that returns nothing.
 pub fn administer(client: &mut Client, call: &str) {
     client.run(&format!("SELECT snowflake_registry.{call}"));

@@ -35,6 +35,7 @@ fn later_requests_do_not_hide_a_lost_one() {
     // Known tokens prove nothing from now on.
     for token in [of_first, of_second, of_others] {
         assert_eq!(show(&mut client, &mut holder, &token), "");
+        assert_eq!(super::member::state(&mut client), "ready");
     }
 }
 
