@@ -22,10 +22,13 @@ pub fn copied_installation() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let dir = new_dir("installation.");
     // PostgreSQL finds its other files relative to its programs.
     let mut copy = Command::new("cp");
-    copy.args(["-R", "--parents"]);
-    for option in ["--bindir", "--pkglibdir", "--sharedir"] {
+    copy.args(["-R", "--reflink=auto", "--parents"]);
+    for option in ["--bindir", "--sharedir"] {
         copy.arg(ask_pg_config(&pg_config(), option));
     }
+    // The bitcode of PostgreSQL's functions is half of the files. Only costly queries use it.
+    let libraries = fs::read_dir(ask_pg_config(&pg_config(), "--pkglibdir")).unwrap();
+    copy.args(libraries.map(|file| file.unwrap().path()).filter(|path| !path.ends_with("bitcode")));
     successful(copy.arg(dir.path()));
     let copied = |option: &str| dir.path().join(ask_pg_config(&pg_config(), option).trim_start_matches('/'));
     let (pg_config, extensions) =

@@ -4,7 +4,9 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use harness::segments::{connection_string, refusal, registry_of_fifties, segment_state, server_of, some};
+use harness::segments::{
+    connection_string, refusal, registry_of_fifties, segment_state, server_of, some, some_at_last,
+};
 use harness::versions::{change_file, file};
 use harness::*;
 
@@ -113,10 +115,6 @@ fn a_newer_range_file() {
     server.start_server();
     assert_eq!(refusal(&mut server.connect(), "orders").0, "55000");
     fs::remove_file(server.data_dir().join(SEGMENTS)).unwrap();
-    let mut client = server.connect();
-    all.extend(eventually("numbers", || {
-        let rows = client.query("SELECT snowflake_segment_batch('orders', 120)", &[])?;
-        Ok::<_, postgres::Error>(rows.iter().map(|row| row.get::<_, i64>(0)).collect::<Vec<_>>())
-    }));
+    all.extend(some_at_last(&server, "orders", 120));
     assert_increasing(&all);
 }

@@ -5,7 +5,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use harness::segments::{refusal, segment_state};
+use harness::segments::{refusal, segment_state, some_at_last};
 use harness::versions::{BEFORE, CURRENT, Installation, NEXT};
 use harness::*;
 
@@ -13,7 +13,7 @@ use crate::client::program::{self, Wait};
 
 /// A registry of this version on a server, with a segment of small ranges.
 fn start_registry(installation: &Installation, version: &str, lease: &str) -> Cluster {
-    let registry = installation.server().set("max_connections", 100).extensions(&[]).start();
+    let registry = installation.server().clock().extensions(&[]).start();
     let mut client = registry.connect();
     client.run(&format!(
         "CREATE ROLE fleet LOGIN;
@@ -57,7 +57,7 @@ fn know_only(registry: &Cluster, lowest: i32, highest: i32) {
 fn the_registry_is_updated_after_its_servers() {
     let installation = Installation::copy();
     installation.add_version_before();
-    let registry = start_registry(&installation, BEFORE, SHORT_LEASES);
+    let registry = start_registry(&installation, BEFORE, program::LEASES);
     let servers = [server_of(&registry).start(), server_of(&registry).start()];
     for server in &servers {
         wait_for_registry_state(server, "registry too old");
@@ -94,7 +94,7 @@ fn the_registry_is_updated_after_its_servers() {
 #[test]
 fn the_registry_is_updated_before_its_servers() {
     let installation = Installation::copy();
-    let registry = start_registry(&installation, CURRENT, SHORT_LEASES);
+    let registry = start_registry(&installation, CURRENT, program::LEASES);
     installation.install_next();
     let servers = [server_of(&registry).start(), server_of(&registry).start()];
     let workers: Vec<_> = servers.iter().map(leased_worker).collect();
@@ -128,8 +128,8 @@ fn the_registry_is_updated_before_its_servers() {
 #[test]
 fn a_server_becomes_too_old() {
     let installation = Installation::copy();
-    let registry = start_registry(&installation, CURRENT, "lease => '12s', renew_every => '300ms'");
-    let server = server_of(&registry).set("snowflake_id.max_wait", "1s").start();
+    let registry = start_registry(&installation, CURRENT, program::LEASES);
+    let server = server_of(&registry).clock().set("snowflake_id.max_clock_jump", "1h").start();
     let worker = leased_worker(&server);
     let mut client = server.connect();
     let mut numbers = ids(&mut client, "SELECT snowflake_segment_batch('orders', 10)");
@@ -143,6 +143,7 @@ fn a_server_becomes_too_old() {
     let mut client = server.connect();
     all.extend(some_ids(&server));
     assert_eq!(leased_worker(&server), worker);
+    [&registry, &server].into_iter().for_each(|cluster| cluster.set_clock(700.0));
     wait_for_end_of_lease(&mut client);
     assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55000");
     let (state, text) = refusal(&mut client, "orders");
@@ -151,11 +152,7 @@ fn a_server_becomes_too_old() {
     assert_eq!(segment_state(&mut client, "orders"), "server too old");
     know_only(&registry, 1, 3);
     all.extend(some_ids(&server));
-    client.run("SET snowflake_id.max_wait = '20s'");
-    numbers.extend(eventually("numbers", || {
-        let rows = client.query("SELECT snowflake_segment_batch('orders', 200)", &[])?;
-        Ok::<_, postgres::Error>(rows.iter().map(|row| row.get::<_, i64>(0)).collect::<Vec<_>>())
-    }));
+    numbers.extend(some_at_last(&server, "orders", 200));
     assert_distinct(&all);
     assert_increasing(&numbers);
 }
@@ -164,8 +161,9 @@ fn a_server_becomes_too_old() {
 #[test]
 fn a_program_becomes_too_old() {
     let installation = Installation::copy();
-    let registry = start_registry(&installation, CURRENT, "lease => '8s', renew_every => '300ms'");
-    let options = || program::Options::new(&registry.connection_string("fleet"));
+    let registry = start_registry(&installation, CURRENT, program::LEASES);
+    let clock = program::SetClock::default();
+    let options = || clock.give_to(program::Options::new(&registry.connection_string("fleet")));
     let program = program::start(options());
     let mut all = vec![program.next_id().unwrap()];
     let mut numbers = vec![program.segment("orders").next_number().wait().unwrap()];
@@ -173,6 +171,8 @@ fn a_program_becomes_too_old() {
     let too_old = "this program is too old for the registry: build it with the newer version of snowflake-id-client (the request has protocol 1, and the registry knows protocols 2 to 2)";
     eventually("the refusal", || program.problem().is_some_and(|problem| problem.contains(too_old)));
     all.push(program.next_id().unwrap());
+    registry.set_clock(700.0);
+    clock.set(700_000);
     eventually("the end of the lease", || program.next_id().map(|id| all.push(id)).is_err());
     let error = program::refusal(options());
     assert!(error.to_string().contains(too_old), "{error}");

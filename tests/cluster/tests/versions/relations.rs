@@ -15,7 +15,7 @@ fn paths<const N: usize>(client: &mut Client, relations: [&str; N]) -> [String; 
 
 #[test]
 fn newer_rows_of_horizon_and_identities() {
-    let server = Cluster::builder().worker(1).short_horizon().start();
+    let server = Cluster::builder().worker(1).short_horizon().set("snowflake_id.max_wait", "500ms").start();
     let mut client = server.connect();
     let mut all = some_ids(&server);
     let relations = ["horizon", "used_identity"];
@@ -91,11 +91,7 @@ fn rows_without_a_known_format() {
     server.restart("fast");
     refused(0);
     rename("form", "format");
-    all.extend(
-        eventually("IDs", || server.connect().query("SELECT snowflake_nextval()", &[]))
-            .iter()
-            .map(|row| row.get::<_, i64>(0)),
-    );
+    all.push(wait_for_first_id(&mut server.connect()));
     assert_increasing(&all);
 }
 
