@@ -258,7 +258,7 @@ fn calls_of_the_registry() {
          SELECT snowflake_registry.create_segment('bills', period => 'day', digits => 9, min_step => 10, max_step => 100);",
     );
     let mut client = Client::connect(&registry.connection_string("fleet"), postgres::NoTls).unwrap();
-    client.run("SET statement_timeout = '20s'; SET client_min_messages = error");
+    client.run("SET client_min_messages = error");
     let mut rounds = Rounds::new();
     let mut granted = Granted::default();
     while rounds.go_on() {

@@ -160,11 +160,8 @@ fn changed_replies() {
     let string = format!(
         "host=127.0.0.1 port={port} user=fleet dbname=postgres sslmode=disable gssencmode=disable connect_timeout=2"
     );
-    let server = preloaded()
-        .set("snowflake_id.registry", &string)
-        .set("snowflake_id.max_wait", "300ms")
-        .set("statement_timeout", "20s")
-        .start();
+    let server =
+        preloaded().set("snowflake_id.registry", &string).set("snowflake_id.max_wait", "300ms").start();
     let mut client = server.connect();
     let started = "SELECT pg_postmaster_start_time()::text";
     let before: String = single(&mut client, started);

@@ -200,6 +200,7 @@ fn nothing_of_hers_runs() {
         .set("snowflake_id.database", "hostile")
         .set("snowflake_id.node_name", "a")
         .set("max_locks_per_transaction", "4000")
+        .set("jit", "off")
         .stopped();
     cluster.start_server();
     let mut client = cluster.connect();

@@ -58,15 +58,7 @@ fn a_newer_lease_file() {
     fs::remove_file(lease_path(&server)).unwrap();
     all.extend(some_ids(&server));
     assert_ne!(leased_worker(&server), worker);
-    assert_distinct(&all);
-}
-
-/// Without a registry in the settings, the server does not need the file.
-#[test]
-fn a_newer_lease_file_without_a_registry() {
-    let fleet = Fleet::start("lease => '10min', renew_every => '300ms'");
-    let server = fleet.server().short_horizon().start();
-    let mut all = some_ids(&server);
+    // Without a registry in the settings, the server does not need the file.
     server.stop_server("fast");
     change_file(&server, LEASE, "# format 1: ", "# format 2: ");
     server.start_server();
