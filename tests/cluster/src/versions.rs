@@ -29,8 +29,11 @@ REVOKE ALL ON FUNCTION @extschema@.snowflake_made_up() FROM PUBLIC;
 ";
 
 /// What the next version of the registry changes in tables. If a script writes the row of table `settings`, it must sign
-/// the row, or the registry takes it for the row of a restored dump.
+/// the row, or the registry takes it for the row of a restored dump. If it alters the table, it must begin with the
+/// strongest lock: open_registry() takes a weaker one, and then calls that have read the table and wait for that lock
+/// would be a deadlock with ALTER TABLE.
 const CHANGED_TABLES: &str = "
+LOCK TABLE snowflake_registry.settings IN ACCESS EXCLUSIVE MODE;
 SELECT FROM snowflake_registry.open_registry(true);
 ALTER TABLE snowflake_registry.settings
     DROP CONSTRAINT these_rows_need_another_version_of_the_registry,
