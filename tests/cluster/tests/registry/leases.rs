@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use harness::*;
 
-use super::member::{Answer, Member, granted, many, sqlstate, start, state};
+use super::member::{Member, granted, many, sqlstate, start, state, unless_locked};
 use super::taker::keep_open;
 
 #[test]
@@ -22,11 +22,7 @@ fn fifty_servers_ask_for_sixteen_identities() {
             scope.spawn(|| {
                 let (mut client, mut member) = (cluster.connect(), Member::new());
                 barrier.wait();
-                // On a slow machine some waits for the lock time out. A server then asks again.
-                let answer = eventually("an answer", || {
-                    let answer = member.acquire(&mut client, 16);
-                    answer.inspect_err(|error| assert_eq!(sqlstate(error), "55P03", "{}", text(error))).ok()
-                });
+                let answer = eventually("an answer", || unless_locked(member.acquire(&mut client, 16)));
                 answers.lock().unwrap().push(answer);
             });
         }
@@ -53,13 +49,7 @@ fn ranges_of_one_identity_do_not_overlap() {
     let is_over = AtomicBool::new(false);
     // Identity, lease, range.
     let ranges: Mutex<Vec<(i32, String, i64, i64)>> = Mutex::new(Vec::new());
-    // Waits for locks may time out.
-    let answered = |asked: Result<Answer, postgres::Error>| {
-        asked.unwrap_or_else(|error| {
-            assert_eq!(sqlstate(&error), "55P03", "{}", text(&error));
-            Answer::default()
-        })
-    };
+    let answered = |asked| unless_locked(asked).unwrap_or_default();
     thread::scope(|scope| {
         for number in 0..12 {
             let (cluster, ranges, answered, is_over) = (&cluster, &ranges, &answered, &is_over);
@@ -145,8 +135,7 @@ fn of_two_that_renew_one_lease_one_is_a_twin() {
     assert_eq!(original.renew(&mut a).unwrap().outcome, "granted");
     keep_open(&mut a);
     thread::scope(|scope| {
-        // On a slow machine its wait for the lock may time out.
-        let second = scope.spawn(|| eventually("an answer", || copy.renew(&mut b)).outcome);
+        let second = scope.spawn(|| eventually("an answer", || unless_locked(copy.renew(&mut b))).outcome);
         eventually("the copy to wait", || {
             let waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
             single::<bool>(&mut cluster.connect(), waits)

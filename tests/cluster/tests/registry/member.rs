@@ -114,6 +114,12 @@ impl Member {
     }
 }
 
+/// An answer, or `None` if the wait for a lock timed out, as it may on a busy machine. There is no other error.
+#[track_caller]
+pub fn unless_locked(asked: Result<Answer, postgres::Error>) -> Option<Answer> {
+    asked.inspect_err(|error| assert_eq!(sqlstate(error), "55P03", "{}", text(error))).ok()
+}
+
 pub const CLOCK: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
 pub fn granted(client: &mut Client) -> Member {
