@@ -1,5 +1,6 @@
 //! The PostgreSQL installation to use.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

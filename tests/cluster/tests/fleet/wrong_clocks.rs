@@ -70,6 +70,8 @@ fn a_clock_that_is_behind() {
         server.set_clock(0.0);
         assert_continues(&server, "a clock that was behind");
         assert_eq!(leased_worker(&server), worker, "{}", server.log());
+        // Otherwise the next turn would see the state of this one.
+        wait_for_registry_state(&server, "granted");
         all.extend(some_ids(&server));
         assert_increasing(&all);
     }
