@@ -92,11 +92,11 @@ part() {
     times+=("$(printf '%5d s  %s' $((SECONDS - start)) "$name")")
 }
 
-# Starts a function beside the tests on servers, which mostly wait. It has a process group, so that all of it can be
-# stopped.
+# Starts a function beside the tests on servers, which mostly wait. It only gets processors that these leave idle. It has a
+# process group, so that all of it can be stopped.
 start_beside() {
     set -m
-    "$@" >"$work_dir/beside.out" 2>&1 &
+    (renice -n 10 -p "$BASHPID" >/dev/null && "$@") >"$work_dir/beside.out" 2>&1 &
     beside=$!
     set +m
 }
@@ -118,8 +118,10 @@ nextest() {
         -p snowflake-id-pictures -p snowflake-id-cluster-tests "$@"
 }
 
+read_report() { target/nextest/bin/python scripts/junit.py "$@"; }
+
 # Most of the time tests wait, so more of them run at a time than there are processors.
-readonly at_a_time=${TESTS_AT_A_TIME:-$((6 * $(nproc)))}
+readonly at_a_time=${TESTS_AT_A_TIME:-$((8 * $(nproc)))}
 reports=()
 
 # Runs tests with arguments of cargo-nextest. If all failures are about time, runs the failed tests once more, alone: see
@@ -127,7 +129,7 @@ reports=()
 run_tests() {
     local again
     run_once --test-threads "$at_a_time" "$@" || {
-        again=$(scripts/junit.py again "${reports[-1]}") || return
+        again=$(read_report again "${reports[-1]}") || return
         printf 'SECOND TRY, because it took too long: %s\n' $again | tee -a target/second-tries
         # shellcheck disable=SC2086 # Names of tests.
         run_once --test-threads 1 --run-ignored all -- --exact $again
@@ -138,7 +140,7 @@ run_once() {
     local report=target/nextest/default/junit.xml status=0
     rm -f "$report"
     nextest run "$@" || status=$?
-    reports+=("$work_dir/report${#reports[@]}.xml")
+    reports+=("target/nextest/report${#reports[@]}.xml")
     cp "$report" "${reports[-1]}" && return "$status"
 }
 
@@ -205,7 +207,8 @@ test_clients() {
 run_ignored() { nextest run --run-ignored only --no-capture -- "$@"; }
 
 # What runs beside the tests on servers.
-without_servers() {
+test_beside() {
+    test_sql
     test_core
     scripts/clients.sh
 }
@@ -215,10 +218,9 @@ compile() { nextest run --no-run; }
 case ${1:-all} in
     all)
         part "compiling the tests" compile
-        part "SQL: pg_regress" test_sql
-        start_beside without_servers
+        start_beside test_beside
         part "core, and servers" run_tests -E "not test(/^alone::/)"
-        part "core: documentation, stored inputs, loom" end_beside
+        part "beside them: SQL, documentation, stored inputs, loom" end_beside
         part "client programs" test_clients
         part "servers: tests that measure time" test_alone
         ;;
@@ -262,7 +264,7 @@ esac
 if [ ${#reports[@]} -gt 0 ]; then
     echo
     echo "The slowest ten, in seconds:"
-    scripts/junit.py slowest "${reports[@]}" | tee "target/slowest-$PG_MAJOR"
+    read_report slowest "${reports[@]}" | tee "target/slowest-$PG_MAJOR"
     touch "$work_dir/skipped"
     echo "$(wc -l <"$work_dir/skipped") skipped"
     cat "$work_dir/skipped"

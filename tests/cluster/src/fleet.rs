@@ -180,8 +180,15 @@ pub fn waiting_commit(registry: &mut Client) -> i32 {
 /// Waits until the lease of a server is renewed once more.
 #[track_caller]
 pub fn assert_renewed(server: &Cluster) {
+    assert_renewed_by(server, || ());
+}
+
+/// Like [`assert_renewed`], after a step that makes the server ask its registry.
+#[track_caller]
+pub fn assert_renewed_by(server: &Cluster, ask: impl FnOnce()) {
     let mut client = server.connect();
     let before = shown(&mut client, "lease_renewed_at");
+    ask();
     eventually("a renewal", || {
         let is_new = shown(&mut client, "lease_renewed_at") > before;
         is_new && shown(&mut client, "registry_state").as_deref() == Some("granted")

@@ -24,7 +24,9 @@ fn again(cases: &[String]) -> Option<String> {
     let passed = "<testcase name=\"passed\" time=\"1.0\"/>";
     fs::write(&report, format!("<testsuites><testsuite>{passed}{}</testsuite></testsuites>", cases.concat()))
         .unwrap();
-    let output = Command::new(root().join("scripts/junit.py")).arg("again").arg(report).output().unwrap();
+    let python = root().join("target/nextest/bin/python");
+    let output =
+        Command::new(python).arg(root().join("scripts/junit.py")).arg("again").arg(report).output().unwrap();
     output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
 }
 
