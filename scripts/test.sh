@@ -177,6 +177,7 @@ test_core() {
 }
 
 # The arguments select topics; without arguments, all topics run. Each topic needs the topic "setup".
+# shellcheck disable=SC2120 # "part" passes the arguments.
 test_sql() {
     # The server's user may not be able to read or write in this directory.
     cp -R tests/regress "$work_dir/regress"

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use postgres::types::FromSql;
 use postgres::{Client, Config, NoTls};
 
 use crate::user::{as_server_user, give_to_server_user, new_dir};
@@ -22,6 +23,8 @@ pub struct Cluster {
     /// Whether the clock can be set.
     has_clock: bool,
 }
+
+const EXTENSION: &str = "snowflake_id";
 
 /// Settings in the form of postgresql.conf.
 pub type Settings<'a> = &'a [(&'a str, &'a str)];
@@ -101,10 +104,14 @@ impl Builder {
         self
     }
 
-    /// Creates the server without starting it.
+    /// Creates the server without starting it, and without extensions.
     pub fn stopped(self) -> Cluster {
+        self.created_by(template::copy_to)
+    }
+
+    fn created_by(self, fill: impl FnOnce(&Path, &Path, &Path)) -> Cluster {
         let mut cluster = Cluster::without_data(ask_pg_config(&self.pg_config, "--bindir").into());
-        template::copy_to(&cluster.data_dir(), &self.pg_config, &cluster.bin_dir);
+        fill(&cluster.data_dir(), &self.pg_config, &cluster.bin_dir);
         cluster.listen_at_home();
         // No test may hang forever.
         cluster.configure(&[("fsync", "off"), ("statement_timeout", "2min"), ("max_connections", "40")]);
@@ -123,8 +130,15 @@ impl Builder {
     /// Creates and starts the server, and creates the extensions.
     #[track_caller]
     pub fn start(self) -> Cluster {
-        let extensions = self.extensions.clone();
-        let cluster = self.stopped();
+        let mut extensions = self.extensions.clone();
+        // A copied installation may have another version of the extension.
+        let has_template = self.pg_config == pg_config() && extensions.iter().any(|name| name == EXTENSION);
+        let cluster = if has_template {
+            extensions.retain(|name| name != EXTENSION);
+            self.created_by(template::copy_with_extension_to)
+        } else {
+            self.stopped()
+        };
         cluster.start_server();
         for name in extensions {
             cluster.connect().run(&format!("CREATE EXTENSION {name}"));
@@ -135,12 +149,7 @@ impl Builder {
 
 impl Cluster {
     pub fn builder() -> Builder {
-        Builder {
-            pg_config: pg_config(),
-            settings: vec![],
-            clock: None,
-            extensions: vec!["snowflake_id".into()],
-        }
+        Builder { pg_config: pg_config(), settings: vec![], clock: None, extensions: vec![EXTENSION.into()] }
     }
 
     /// Starts a server that was created with [`Builder::home`], and creates its keeper's database with the extension.
@@ -375,6 +384,11 @@ impl Cluster {
         format!("host={} user={role} dbname=postgres", self.host().display())
     }
 
+    /// A session of database `postgres` that connects again after it has lost the server.
+    pub fn session(&self) -> Session<'_> {
+        Session { server: self, client: None }
+    }
+
     /// Runs statements that may fail, for example because the server is down. Returns whether they succeeded.
     pub fn try_run(&self, statements: &str) -> bool {
         self.try_connect("postgres").is_ok_and(|mut client| client.batch_execute(statements).is_ok())
@@ -446,6 +460,25 @@ impl Cluster {
 
     fn log_file(&self) -> PathBuf {
         self.dir.path().join("log")
+    }
+}
+
+/// A session that connects when it has to: see [`Cluster::session`].
+pub struct Session<'a> {
+    server: &'a Cluster,
+    client: Option<Client>,
+}
+
+impl Session<'_> {
+    /// The first column of the only row of a query.
+    pub fn ask<T: for<'b> FromSql<'b>>(&mut self, query: &str) -> Result<T, postgres::Error> {
+        let mut client = match self.client.take().filter(|client| !client.is_closed()) {
+            Some(client) => client,
+            None => self.server.try_connect("postgres")?,
+        };
+        let answer = client.query_one(query, &[]).map(|row| row.get(0));
+        self.client = Some(client);
+        answer
     }
 }
 

@@ -90,9 +90,8 @@ impl Fleet {
 #[track_caller]
 pub fn leased_worker(server: &Cluster) -> i32 {
     let query = "SELECT snowflake_worker(snowflake_nextval())";
-    eventually("an ID", || -> Result<i32, postgres::Error> {
-        server.try_connect("postgres")?.query_one(query, &[]).map(|row| row.get(0))
-    })
+    let mut session = server.session();
+    eventually("an ID", || session.ask(query))
 }
 
 /// Sets the clocks of servers and of their registries, in seconds from the real time. Time passes for them, but not for

@@ -208,7 +208,8 @@ pub fn segment_state(client: &mut Client, name: &str) -> String {
 #[track_caller]
 fn issued(server: &Cluster) -> i64 {
     let query = "SELECT coalesce(sum(numbers_issued), 0)::bigint FROM snowflake_segments";
-    eventually("the server", || Some(server.try_connect("postgres").ok()?.query_one(query, &[]).ok()?.get(0)))
+    let mut session = server.session();
+    eventually("the server", || session.ask(query))
 }
 
 /// Waits until the clients of a server have taken this many numbers.

@@ -6,14 +6,48 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::user::{as_server_user, shared, work_dir};
+use crate::user::{as_server_user, new_dir, shared, work_dir};
 use crate::{major, successful};
 
 /// Fills a data directory as `initdb` does, with a unique system identifier.
 pub fn copy_to(data_dir: &Path, pg_config: &Path, bin_dir: &Path) {
+    copy(&initialized(major(pg_config), bin_dir), data_dir);
+}
+
+/// Like [`copy_to`], with extension `snowflake_id` in database `postgres`. Creating it takes longer than starting a server.
+pub fn copy_with_extension_to(data_dir: &Path, pg_config: &Path, bin_dir: &Path) {
     let major = major(pg_config);
-    let template = shared(&format!("data{major}"), |template| initdb(template, major, bin_dir));
-    successful(Command::new("cp").args(["-a", "--reflink=auto"]).args([&template, data_dir]));
+    let initialized = initialized(major, bin_dir);
+    let template = shared(&format!("data{major}.snowflake_id"), |template| {
+        successful(Command::new("cp").arg("-a").args([&initialized, template]));
+        let sockets = new_dir("template.");
+        let program = |name: &str| {
+            let mut command = as_server_user(&bin_dir.join(name));
+            command.env("LC_ALL", "C").current_dir(sockets.path());
+            command
+        };
+        let options = format!("-c listen_addresses= -c unix_socket_directories={}", sockets.path().display());
+        let log = sockets.path().join("log");
+        let pg_ctl = || {
+            let mut pg_ctl = program("pg_ctl");
+            pg_ctl.arg("--pgdata").arg(template).args(["--silent", "--wait"]);
+            pg_ctl
+        };
+        successful(pg_ctl().args(["--options", &options, "--log"]).arg(log).arg("start"));
+        let create = ["--quiet", "--username=test", "--command=CREATE EXTENSION snowflake_id", "postgres"];
+        successful(program("psql").args(create).arg("--host").arg(sockets.path()));
+        successful(pg_ctl().arg("stop"));
+    });
+    copy(&template, data_dir);
+}
+
+/// The template that `initdb` makes.
+fn initialized(major: u32, bin_dir: &Path) -> PathBuf {
+    shared(&format!("data{major}"), |template| initdb(template, major, bin_dir))
+}
+
+fn copy(template: &Path, data_dir: &Path) {
+    successful(Command::new("cp").args(["-a", "--reflink=auto"]).args([template, data_dir]));
     give_identity(data_dir);
 }
 

@@ -239,7 +239,8 @@ fn a_failed_report_is_repeated_soon() {
 /// numbers to a server before it signs them.
 #[test]
 fn a_token_of_another_start_of_the_registry() {
-    let fleet = registry(LEASES);
+    // The lease is not renewed meanwhile.
+    let fleet = registry(LONG_LEASES);
     administer(&fleet.registry, "create_segment('orders', min_step => 50, max_step => 50)");
     let server = fleet.server().start();
     // Otherwise, the copy may not know of its lease, which would then prove a loss.

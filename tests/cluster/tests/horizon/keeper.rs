@@ -216,7 +216,9 @@ fn idleness_costs_nothing() {
 /// In bytes, as `pg_waldump` counts them: little for an ID every half second.
 #[test]
 fn what_the_keeper_writes_to_the_wal() {
-    let cluster = Cluster::builder().worker(1).set("autovacuum", "off").start();
+    // Whole pages are written once after each checkpoint.
+    let quiet = [("autovacuum", "off"), ("full_page_writes", "off")];
+    let cluster = Cluster::builder().worker(1).settings(&quiet).start();
     let mut client = cluster.connect();
     wait_for_first_id(&mut client);
     let (start, began) = (end_of_wal(&mut client), Instant::now());

@@ -45,7 +45,7 @@ fn no_row_is_skipped_over_accidents() {
     let server = writers::server(Cluster::builder().short_horizon());
     consumers::prepare(&server);
     let consumed = while_consuming(&server, &KINDS, &WAYS, true, 1, |random| {
-        for _ in 0..rounds(6) {
+        for _ in 0..rounds(4) {
             random.pause(800);
             let worker = 1 + random.below(15);
             server.configure(&[("snowflake_id.worker_id", &worker.to_string())]);

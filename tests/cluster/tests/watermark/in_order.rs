@@ -63,7 +63,7 @@ fn rows_are_read_once_and_in_order_in_each_way() {
     consumers::prepare(&server);
     server.change("fsync", "on");
     let ways = [&WAYS[..], &[Way::Naive]].concat();
-    let consumed = while_consuming(&server, &KINDS, &ways, false, rounds(20).into(), |_| ());
+    let consumed = while_consuming(&server, &KINDS, &ways, false, rounds(8).into(), |_| ());
     let lost = consumers::check(&server, &consumed);
     assert!(lost > 0, "the consumer without the watermark has lost no rows, so the test shows nothing");
 }
