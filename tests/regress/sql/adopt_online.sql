@@ -1,5 +1,5 @@
 -- Big tables are changed to snowflake IDs step by step: new columns beside the old ones, filled in batches, and exchanged
--- at the end. Notices with sizes are shown in only one place, because they may differ.
+-- at the end. Notices with sizes are shown only in topic adopt_dry_run, because they may differ.
 SET client_min_messages = warning;
 
 -- A schema's columns, constraints and indexes, without the types of the columns that are replaced.
@@ -64,15 +64,13 @@ CREATE TEMP TABLE old_orders AS SELECT * FROM orders;
 CREATE TEMP TABLE old_customers AS SELECT * FROM customers;
 
 -- The dry run changes nothing.
-SET client_min_messages = notice;
-CREATE TABLE small (id smallserial PRIMARY KEY);
-CALL snowflake_adopt_online('small', 'id');
-DROP TABLE small;
-SET client_min_messages = warning;
 CALL snowflake_adopt_online('customers', 'id');
 SELECT line FROM before EXCEPT SELECT looks('shop');
 \pset format unaligned
-SELECT title, array_to_string(statements, E'\n') AS statements FROM snowflake_adopt_steps('customers', 'id', 64) ORDER BY position COLLATE "C";
+-- The topic "adopt_dry_run" shows the statements that differ between versions.
+SELECT title, array_to_string(ARRAY(SELECT s FROM unnest(statements) WITH ORDINALITY AS u (s, n)
+                                    WHERE s !~ 'SET NOT NULL|_not_null' ORDER BY n), E'\n') AS statements
+FROM snowflake_adopt_steps('customers', 'id', 64) ORDER BY position COLLATE "C";
 \pset format aligned
 
 -- Each call goes on until an index is missing, and returns the command that creates it. Meanwhile, the table is used.
