@@ -60,6 +60,9 @@ fn initdb(data_dir: &Path, major: u32, bin_dir: &Path) {
         initdb.arg("--no-data-checksums");
     }
     successful(&mut initdb);
+    // The first segment of the WAL is almost empty. Holes are not copied.
+    let wal = data_dir.join("pg_wal/000000010000000000000001");
+    successful(Command::new("fallocate").arg("--dig-holes").arg(wal));
 }
 
 /// Changes the system identifier, by which the registry and the lease file tell servers apart. It is the first field of
