@@ -138,9 +138,10 @@ run_tests() {
 # Runs tests, and keeps the report.
 run_once() {
     local report=target/nextest/default/junit.xml status=0
-    rm -f "$report"
-    nextest run "$@" || status=$?
     reports+=("target/nextest/report${#reports[@]}.xml")
+    # If no test runs, there must not be a report of an earlier run.
+    rm -f "$report" "${reports[-1]}"
+    nextest run "$@" || status=$?
     cp "$report" "${reports[-1]}" && return "$status"
 }
 
