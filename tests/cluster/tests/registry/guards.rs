@@ -130,10 +130,8 @@ fn a_registry_in_use_is_not_dropped_by_accident() {
     let (code, said) = failure(&mut client, "DROP EXTENSION snowflake_id_registry");
     assert_eq!(code, "2BP01");
     assert!(said.contains("drop_segment(name)") && !said.contains("CASCADE"), "{said}");
-    client.run(
-        "SELECT snowflake_registry.drop_segment(name) FROM snowflake_registry.segments WHERE state <> 'dropped';
-         DROP EXTENSION snowflake_id_registry",
-    );
+    client.run("SELECT snowflake_registry.drop_segment(name) FROM snowflake_registry.segments WHERE state <> 'dropped'");
+    client.run("DROP EXTENSION snowflake_id_registry");
 
     // An event trigger takes a superuser. Without it PostgreSQL refuses, and names what to call.
     client.run("CREATE ROLE owner LOGIN; GRANT CREATE ON DATABASE postgres TO owner; SET ROLE owner");
