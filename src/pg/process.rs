@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 
+use pgrx::bgworkers::{BackgroundWorker, SignalWakeFlags};
 use pgrx::prelude::*;
 
 use super::backend_local::BackendLocal;
@@ -97,6 +98,9 @@ static ON_SIGTERM: BackendLocal<Cell<fn()>> = BackendLocal::new(Cell::new(|| ())
 /// action may therefore only set flags and a latch, and must not fail. A process sends SIGINT to itself to end a wait
 /// after `lock_timeout`. A SIGINT from another process is ignored, because a background worker does not execute
 /// client statements.
+///
+/// Also reads the configuration files, because PostgreSQL discards a SIGHUP that a background worker receives before it
+/// has installed a handler. The worker would otherwise keep the settings from before the reload.
 pub fn handle_signals(on_sigterm: fn()) {
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     use pg_sys::pqsignal;
@@ -108,6 +112,8 @@ pub fn handle_signals(on_sigterm: fn()) {
         pqsignal(pg_sys::SIGTERM as i32, Some(on_signal));
         pqsignal(pg_sys::SIGINT as i32, Some(on_signal));
     }
+    BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
+    read_configuration();
 }
 
 /// Handler of both signals. PostgreSQL 19 and later also pass the sender of the signal.
@@ -170,10 +176,14 @@ pub fn forget_interrupt() {
 /// Reads the configuration files again if SIGHUP has arrived since the last call. While a helper thread runs, the
 /// function does nothing, because a new setting could change the environment that the thread reads.
 pub fn reload_if_asked() {
-    if !helper::is_running() && pgrx::bgworkers::BackgroundWorker::sighup_received() {
-        // SAFETY: called between transactions.
-        unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
+    if !helper::is_running() && BackgroundWorker::sighup_received() {
+        read_configuration();
     }
+}
+
+fn read_configuration() {
+    // SAFETY: the callers are background workers, between transactions.
+    unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
 }
 
 /// The settings that could end a session or a transaction, with values that prevent this.

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use pgrx::bgworkers::{BackgroundWorker, SignalWakeFlags};
 use pgrx::prelude::*;
 
 use super::worker::Worker;
@@ -28,7 +27,6 @@ pub fn start_if_needed(shared: &State, last_start: &mut Option<Instant>) -> Resu
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn snowflake_id_registry_main(_argument: pg_sys::Datum) {
-    BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     process::handle_signals(on_sigterm);
     let Ok(shared) = memory::state() else {
         return; // This cannot happen, because the keeper that started this worker has shared memory.

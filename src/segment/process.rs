@@ -4,7 +4,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use pgrx::bgworkers::{BackgroundWorker, SignalWakeFlags};
 use pgrx::prelude::*;
 
 use super::range_file::RangeFile;
@@ -48,7 +47,6 @@ pub fn start_if_needed(last_start: &mut Option<Instant>) {
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn snowflake_id_segments_main(_argument: pg_sys::Datum) {
-    BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     process::handle_signals(on_sigterm);
     let (Ok(shared), Ok(segments)) = (memory::state(), segments()) else {
         return; // Unreachable, because the keeper starts the worker only if shared memory exists.

@@ -1,4 +1,4 @@
-//! The registry worker is terminated, or there is no free process for it.
+//! The registry worker is terminated, there is no free process for it, or its setting is reloaded at the start.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -67,6 +67,15 @@ fn the_registry_worker_ends() {
     all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
     assert_distinct(&all);
     assert_eq!(grants(&fleet), 1);
+}
+
+/// The settings are reloaded while the keeper starts, when it cannot receive the signal yet.
+#[test]
+fn a_reload_while_the_keeper_starts() {
+    // Background workers sleep before they do anything, and so do sessions.
+    let server = Cluster::builder().preload().set("post_auth_delay", "1s").start();
+    server.change("snowflake_id.registry", "host=127.0.0.1 port=1 user=fleet dbname=postgres");
+    wait_for_error(&server, "127.0.0.1");
 }
 
 /// There is no free process for the registry worker. The status reports that while it lasts.
