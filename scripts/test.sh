@@ -92,20 +92,20 @@ part() {
     times+=("$(printf '%5d s  %s' $((SECONDS - start)) "$name")")
 }
 
-# Starts a function beside the tests on servers, which mostly wait. It only gets processors that these leave idle. It has a
+# Starts a command beside the tests on servers, which mostly wait. It only gets processors that these leave idle. It has a
 # process group, so that all of it can be stopped.
 start_beside() {
     set -m
-    (renice -n 5 -p "$BASHPID" >/dev/null && "$@") >"$work_dir/beside.out" 2>&1 &
-    beside=$!
+    (renice -n 5 -p "$BASHPID" >/dev/null && "$1") >"$work_dir/${1##*/}.out" 2>&1 &
+    beside[$1]=$!
     set +m
 }
 # Waits for it, and shows its output.
 end_beside() {
     local status=0
-    wait "$beside" || status=$?
-    beside=
-    cat "$work_dir/beside.out"
+    wait "${beside[$1]}" || status=$?
+    unset "beside[$1]"
+    cat "$work_dir/${1##*/}.out"
     return "$status"
 }
 
@@ -115,7 +115,7 @@ nextest() {
     local command=$1
     shift
     target/nextest/bin/cargo-nextest nextest "$command" --cargo-quiet -p snowflake-id-core -p snowflake-id-client \
-        -p snowflake-id-pictures -p snowflake-id-cluster-tests "$@"
+        -p snowflake-id-pictures -p snowflake-id-fuzz -p snowflake-id-cluster-tests "$@"
 }
 
 read_report() { target/nextest/bin/python scripts/junit.py "$@"; }
@@ -170,12 +170,8 @@ test_upgrade() {
 test_core() {
     echo "The examples in the documentation of core and client:"
     cargo test --quiet --doc -p snowflake-id-core -p snowflake-id-client
-    echo "The inputs that the fuzzer has stored:"
-    CARGO_TARGET_DIR=target/model cargo test --quiet --manifest-path tests/fuzz/Cargo.toml
     echo "Interleavings (loom):"
-    # Optimizing across all crates takes longer than it saves.
-    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-        cargo test --quiet --release -p snowflake-id-core --test loom --test loom_marks
+    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --quiet -p snowflake-id-core --test loom --test loom_marks
 }
 
 # The arguments select topics; without arguments, all topics run. Each topic needs the topic "setup".
@@ -209,22 +205,19 @@ test_clients() {
 # Tests that are too long, or need more, than those of every run.
 run_ignored() { nextest run --run-ignored only --no-capture -- "$@"; }
 
-# What runs beside the tests on servers.
-test_beside() {
-    scripts/clients.sh
-    test_core
-    test_sql
-}
-
 compile() { nextest run --no-run; }
 
 case ${1:-all} in
     all)
+        start_beside scripts/clients.sh
+        start_beside test_sql
         part "compiling the tests" compile
-        start_beside test_beside
+        start_beside test_core
         part "core, and servers" run_tests -E "not test(/^alone::/)"
-        part "beside them: SQL, documentation, stored inputs, loom" end_beside
+        part "beside them: SQL" end_beside test_sql
+        part "beside them: installing the client programs" end_beside scripts/clients.sh
         part "client programs" test_clients
+        part "beside them: documentation, loom" end_beside test_core
         part "servers: tests that measure time" test_alone
         ;;
     versions)

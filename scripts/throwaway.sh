@@ -35,15 +35,18 @@ stop_servers() {
     done < <(find "$work_dir" -name postmaster.pid 2>/dev/null)
 }
 
+# What the script has started beside, each with a process group of its own.
+declare -A beside=()
+
 clean_up() {
     trap '' INT TERM HUP
     if [ "${keep_work_dir:-0}" = 1 ]; then
         return
     fi
-    # What the script has started beside, with a process group of its own.
-    if [ -n "${beside:-}" ]; then
-        kill -- "-$beside" 2>/dev/null || true
-    fi
+    local group
+    for group in "${beside[@]}"; do
+        kill -- "-$group" 2>/dev/null || true
+    done
     stop_servers
     # An interrupted test may leave its small file system mounted.
     awk -v dir="$work_dir/" 'index($2, dir) == 1 { print $2 }' /proc/mounts | xargs -r -n 1 umount --lazy

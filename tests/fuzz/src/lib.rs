@@ -1,8 +1,8 @@
 //! The parsers of `snowflake-id-core`, each as a function of any bytes.
 //!
 //! A target panics if the parser panics, if it accepts something that it must not accept, or if a value changes when it
-//! is written and read again. `make fuzz` looks for such inputs with libFuzzer, and `cargo test` runs the inputs in
-//! `corpora/` again.
+//! is written and read again. `make fuzz` looks for such inputs with the program in `libfuzzer/`, and `cargo test` runs
+//! the inputs in `corpora/` again.
 //!
 //! | module | what it parses |
 //! | --- | --- |

@@ -1,25 +1,16 @@
 //! The program of the fuzzer. `SNOWFLAKE_ID_TARGET` selects the target.
 
-#![cfg_attr(fuzzing, no_main)]
+#![no_main]
 
-#[cfg(fuzzing)]
-mod fuzzer {
-    use std::sync::OnceLock;
+use std::sync::OnceLock;
 
-    use snowflake_id_fuzz::{Target, target};
+use snowflake_id_fuzz::{Target, target};
 
-    static TARGET: OnceLock<Target> = OnceLock::new();
+static TARGET: OnceLock<Target> = OnceLock::new();
 
-    libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-        TARGET.get_or_init(|| {
-            let name = std::env::var("SNOWFLAKE_ID_TARGET").unwrap_or_default();
-            target(&name).unwrap_or_else(|| panic!("there is no target \"{name}\""))
-        })(data);
-    });
-}
-
-#[cfg(not(fuzzing))]
-fn main() {
-    eprintln!("Use \"make fuzz\", which compiles this program with libFuzzer.");
-    std::process::exit(2);
-}
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    TARGET.get_or_init(|| {
+        let name = std::env::var("SNOWFLAKE_ID_TARGET").unwrap_or_default();
+        target(&name).unwrap_or_else(|| panic!("there is no target \"{name}\""))
+    })(data);
+});
