@@ -18,6 +18,9 @@ use crate::pg::{clock, server};
 pub struct Dialogue {
     /// What the registry has answered so far.
     pub terms: Terms,
+    /// This server's clock minus the time since boot, when the last query was sent. The registry has compared this clock,
+    /// even if the clock was set before the answer arrived.
+    pub compared_clock_us: i64,
     /// True if the facts about this server are sent unchanged. The flag is false if the registry's database
     /// cannot represent all characters in the facts.
     tells_facts_as_they_are: bool,
@@ -25,7 +28,7 @@ pub struct Dialogue {
 
 impl Dialogue {
     pub fn new() -> Dialogue {
-        Dialogue { terms: Terms::default(), tells_facts_as_they_are: true }
+        Dialogue { terms: Terms::default(), compared_clock_us: 0, tells_facts_as_they_are: true }
     }
 
     pub fn lease_time(&self) -> Duration {
@@ -116,8 +119,9 @@ impl Dialogue {
         parameters: &[Option<String>],
         keep_waiting: KeepWaiting,
     ) -> Result<Answer, NoAnswer> {
-        let sent_us = clock::clock_us();
+        let (sent_us, since_boot_us) = clock::clocks_us();
         let sent = Instant::now();
+        self.compared_clock_us = sent_us - since_boot_us;
         let known = [
             state.registry_id.map(|id| id.to_string()),
             Some(sent_us.to_string()),

@@ -112,12 +112,11 @@ impl Report {
             }
         };
         self.warn(warning.as_deref());
-        let (now_us, since_boot_us) = clock::clocks_us();
         lease::tell(|lease_status| {
             lease_status.state = RegistryState::Granted;
-            lease_status.renewed_at_us = now_us;
+            lease_status.renewed_at_us = clock::clock_us();
             lease_status.clock_offset_us = dialogue.terms.clock_offset_us;
-            lease_status.confirmed_clock_us = is_clock_good.then_some(now_us - since_boot_us);
+            lease_status.confirmed_clock_us = is_clock_good.then_some(dialogue.compared_clock_us);
             lease_status.free_from_us = 0;
             lease_status.set_problem(None);
             lease_status.set_warning(warning.as_deref());

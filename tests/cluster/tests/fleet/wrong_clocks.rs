@@ -77,6 +77,35 @@ fn a_clock_that_is_behind() {
     }
 }
 
+/// The clock is set back while the registry answers a renewal: the registry has not confirmed the new clock, so the server
+/// does not take it for the truth, and keeps its worker ID.
+#[test]
+fn a_clock_that_is_set_during_a_renewal() {
+    let fleet = Fleet::start(LEASES);
+    let (server, worker, mut all, mut client) = start_with_ids(fleet.server().short_horizon());
+    let mut registry = fleet.registry.connect();
+    for _ in 0..3 {
+        let mut held = registry.transaction().unwrap();
+        held.batch_execute("LOCK TABLE snowflake_registry.lease IN ACCESS EXCLUSIVE MODE").unwrap();
+        eventually("a renewal that waits", || {
+            single::<bool>(
+                &mut fleet.registry.connect(),
+                "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)",
+            )
+        });
+        server.set_clock(-HOUR);
+        held.commit().unwrap();
+        assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55P03");
+        wait_for_registry_state(&server, "clock differs");
+        server.set_clock(0.0);
+        assert_continues(&server, "a clock that was set during a renewal");
+        wait_for_registry_state(&server, "granted");
+        assert_eq!(leased_worker(&server), worker, "{}", server.log());
+        all.extend(some_ids(&server));
+    }
+    assert_increasing(&all);
+}
+
 /// The server starts with a clock that is years ahead: no time is lost.
 #[test]
 fn years_ahead_at_a_start() {
