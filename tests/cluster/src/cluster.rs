@@ -115,6 +115,8 @@ impl Builder {
         cluster.listen_at_home();
         // No test may hang forever.
         cluster.configure(&[("fsync", "off"), ("statement_timeout", "2min"), ("max_connections", "40")]);
+        // Memory that takes time at each start, and memory that would remain after a server was killed.
+        cluster.configure(&[("shared_buffers", "16MB"), ("dynamic_shared_memory_type", "mmap")]);
         // A publisher or a primary may start later.
         cluster.configure(&[("wal_retrieve_retry_interval", "100ms")]);
         for (name, value) in &self.settings {
