@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs tests on the PostgreSQL of PG_CONFIG:
 #
-#   scripts/test.sh            all: the core, the model checker, pg_regress, real servers, client programs
+#   scripts/test.sh            all of every change: the core, the model checker, pg_regress, real servers
 #   scripts/test.sh versions   the tests that may depend on the version of PostgreSQL: pg_regress, real servers
 #   scripts/test.sh brief      pg_regress, and the tests on servers that no ID is repeated
 #   scripts/test.sh sql [TOPIC]...       only pg_regress, or some topics of it
@@ -92,11 +92,11 @@ part() {
     times+=("$(printf '%5d s  %s' $((SECONDS - start)) "$name")")
 }
 
-# Starts a command beside the tests on servers, which mostly wait. It only gets processors that these leave idle. It has a
+# Starts a function beside the tests on servers, which mostly wait. It only gets processors that these leave idle. It has a
 # process group, so that all of it can be stopped.
 start_beside() {
     set -m
-    (renice -n 5 -p "$BASHPID" >/dev/null && "$1") >"$work_dir/${1##*/}.out" 2>&1 &
+    (renice -n 5 -p "$BASHPID" >/dev/null && "$1") >"$work_dir/$1.out" 2>&1 &
     beside[$1]=$!
     set +m
 }
@@ -105,7 +105,7 @@ end_beside() {
     local status=0
     wait "${beside[$1]}" || status=$?
     unset "beside[$1]"
-    cat "$work_dir/${1##*/}.out"
+    cat "$work_dir/$1.out"
     return "$status"
 }
 
@@ -209,14 +209,11 @@ compile() { nextest run --no-run; }
 
 case ${1:-all} in
     all)
-        start_beside scripts/clients.sh
         start_beside test_sql
         part "compiling the tests" compile
         start_beside test_core
         part "core, and servers" run_tests -E "not test(/^alone::/)"
         part "beside them: SQL" end_beside test_sql
-        part "beside them: installing the client programs" end_beside scripts/clients.sh
-        part "client programs" test_clients
         part "beside them: documentation, loom" end_beside test_core
         part "servers: tests that measure time" test_alone
         ;;
