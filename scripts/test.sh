@@ -168,10 +168,10 @@ test_upgrade() {
 }
 
 test_core() {
-    echo "The examples in the documentation of core and client:"
-    cargo test --quiet --doc -p snowflake-id-core -p snowflake-id-client
     echo "Interleavings (loom):"
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --quiet -p snowflake-id-core --test loom --test loom_marks
+    echo "The examples in the documentation of core and client:"
+    cargo test --quiet --doc -p snowflake-id-core -p snowflake-id-client
 }
 
 # The arguments select topics; without arguments, all topics run. Each topic needs the topic "setup".
@@ -210,11 +210,11 @@ compile() { nextest run --no-run; }
 case ${1:-all} in
     all)
         start_beside test_sql
-        part "compiling the tests" compile
         start_beside test_core
+        part "compiling the tests" compile
         part "core, and servers" run_tests -E "not test(/^alone::/)"
         part "beside them: SQL" end_beside test_sql
-        part "beside them: documentation, loom" end_beside test_core
+        part "beside them: loom, documentation" end_beside test_core
         part "servers: tests that measure time" test_alone
         ;;
     versions)
