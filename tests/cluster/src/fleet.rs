@@ -14,16 +14,12 @@ pub struct Fleet {
     pub registry: Cluster,
 }
 
-/// Options for leases so short that a test sees them end: 6 s, renewed every half second.
-pub const SHORT_LEASES: &str = "lease => '6s', renew_every => '500ms'";
 /// Options for leases that are renewed often, and that outlast a test on any machine. [`set_clocks`] ends them.
 pub const LASTING_LEASES: &str = "lease => '10min', renew_every => '300ms'";
 /// The shift of all clocks, in seconds, after which [`LASTING_LEASES`] end soon.
 pub const LATE_IN_A_LEASE: f64 = 5.5 * 60.0;
 /// The shift of all clocks, in seconds, after which [`LASTING_LEASES`] have ended.
 pub const AFTER_THE_LEASE: f64 = 11.0 * 60.0;
-/// Options for leases that last while servers start.
-pub const HALF_MINUTE_LEASES: &str = "lease => '30s', renew_every => '500ms'";
 /// Options for leases that outlast a test and are not renewed during it.
 pub const LONG_LEASES: &str = "lease => '10min', renew_every => '5min'";
 

@@ -10,6 +10,10 @@ use super::clocks::{BATCH, HOUR, TEN_YEARS, ahead_of_real_time, start_with_ids, 
 
 /// Leases that outlast the test, even with a clock that is two minutes ahead.
 const LEASES: &str = "lease => '10min', renew_every => '500ms'";
+/// Leases that last while servers start.
+const HALF_MINUTE_LEASES: &str = "lease => '30s', renew_every => '500ms'";
+/// Leases so short that a test sees them end.
+const SHORT_LEASES: &str = "lease => '6s', renew_every => '500ms'";
 
 fn stored_horizon(client: &mut Client) -> i64 {
     single(client, "SELECT horizon_us FROM snowflake_internal.horizon WHERE track = 0")
