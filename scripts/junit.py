@@ -4,9 +4,9 @@
     scripts/junit.py slowest REPORT..  prints the ten slowest tests, with their seconds
     scripts/junit.py again REPORT..    prints the failed tests that may be tried once more; exits with 1 if a failure decides
 
-A failed test may be tried once more only if it failed because something took too long: cargo-nextest ended the test, or
-the test itself said "too slow" (see tests/cluster/src/time.rs). Every other failure decides: a repeated ID, a missing row,
-a wrong order, a wrong message, and whatever else a test checks.
+A failed test may be tried once more only if it said that something was too slow, and nothing else (see
+tests/cluster/src/time.rs). Every other failure decides: a repeated ID, a missing row, a wrong order, a wrong message, a
+crash, a test that cargo-nextest had to end because it waited without a limit, and whatever else a test checks.
 """
 
 import re
@@ -26,8 +26,8 @@ def is_about_time(case):
     text = "\n".join(element.text or "" for element in case.iter())
     reasons = [reason.strip() for reason in PANIC.findall(text)]
     reasons = [reason for reason in reasons if not FOLLOWS.match(reason)]
-    timed_out = failure is not None and "timeout" in failure.get("type", "")
-    return all(reason.startswith("too slow: ") for reason in reasons) and (timed_out or bool(reasons))
+    panicked = failure is not None and failure.get("type", "") == "test failure with exit code 101"
+    return panicked and bool(reasons) and all(reason.startswith("too slow: ") for reason in reasons)
 
 
 def main(command, reports):

@@ -425,7 +425,7 @@ impl Cluster {
     /// Returns a command that runs one of PostgreSQL's programs as the server's user.
     pub fn program(&self, name: &str) -> Command {
         let mut command = as_server_user(&self.bin_dir.join(name));
-        // Tests compare errors as text. libpq looks for certificates in the home directory, which must be readable.
+        // Tests compare errors as text.
         command.env("LC_ALL", "C").env_remove("RUST_BACKTRACE").current_dir(self.dir.path());
         command
     }
@@ -488,6 +488,10 @@ impl Session<'_> {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        // A client may have taken the error for that of a server that is away, and have waited for another.
+        if std::thread::panicking() && self.log().contains("duplicate key value violates unique constraint") {
+            eprintln!("panicked at the log of a server:\na unique key was violated");
+        }
         if self.data_dir().join("postmaster.pid").exists() {
             // An error cannot be reported while a test panics. The script that runs the tests stops servers that are
             // left over.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use postgres::Client;
 
-use crate::{Builder, Cluster, Registry, eventually, ids, single};
+use crate::{Builder, Cluster, Registry, all_arrive, eventually, ids, single};
 
 /// A registry, for servers that lease their worker IDs from it.
 pub struct Fleet {
@@ -194,7 +194,7 @@ pub fn assert_renewed_by(server: &Cluster, ask: impl FnOnce()) {
 #[track_caller]
 pub fn wait_for_error(server: &Cluster, said: &str) -> String {
     let mut client = server.connect();
-    eventually(said, || {
+    all_arrive(said, || {
         let error = shown(&mut client, "last_error").unwrap_or_default();
         let is_it = said.split('|').any(|said| error.contains(said));
         if is_it { Ok(error) } else { Err(std::io::Error::other(format!("{error:?}\n{}", server.log()))) }

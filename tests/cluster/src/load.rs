@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use postgres::Client;
 
-use crate::time::NoteFailure;
+use crate::time::{IS_RANDOM, NoteFailure};
 use crate::{Cluster, Run, assert_increasing, eventually, ids, single};
 
 /// Random numbers. A run can be repeated with its seed.
@@ -18,6 +18,7 @@ impl Random {
         let seed = std::env::var("SNOWFLAKE_ID_SEED")
             .map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
         println!("SNOWFLAKE_ID_SEED={seed}");
+        IS_RANDOM.store(true, Ordering::Relaxed);
         Random(fastrand::Rng::with_seed(seed))
     }
 

@@ -1,8 +1,8 @@
 //! Waiting for what a server does, and limits of time.
 //!
-//! Only a failure that is about time alone gets a second try, in which no other test runs: see scripts/second_try.py.
-//! Such a failure is reported by [`too_slow`]. All other failures decide at once, so a second try cannot hide a repeated
-//! ID, a missing row, or a wrong order.
+//! Only a failure that is about time alone gets a second try, in which no other test runs: see scripts/junit.py. Such a
+//! failure is reported by [`too_slow`]. All other failures decide at once, so a second try cannot hide a repeated ID, a
+//! missing row, or a wrong order. A test with random faults gets no second try, because it would try other faults.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -17,6 +17,9 @@ pub const SLACK: Duration = Duration::from_secs(30);
 
 /// Whether a client of the test has failed. What others wait for may then never happen, and that is not about time.
 static CLIENT_FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the test draws faults at random.
+pub(crate) static IS_RANDOM: AtomicBool = AtomicBool::new(false);
 
 /// Notes, when it is dropped, whether its thread has failed.
 pub(crate) struct NoteFailure;
@@ -66,6 +69,7 @@ impl<T, E: Error + 'static> Answer for Result<T, E> {
 /// Reports that something took too long. No failure of another kind gets a second try.
 #[track_caller]
 pub fn too_slow(what: impl Display) -> ! {
+    assert!(!IS_RANDOM.load(Ordering::Relaxed), "a test with random faults was too slow: {what}");
     panic!("too slow: {what}")
 }
 
@@ -84,8 +88,8 @@ pub fn eventually<A: Answer>(what: &str, ask: impl FnMut() -> A) -> A::Value {
     wait_for(ask).unwrap_or_else(|error| too_slow(format!("gave up waiting for: {what}\n{error}")))
 }
 
-/// Like [`eventually`], for rows and numbers that must arrive. If they do not, some may have been lost or skipped, so
-/// the failure decides.
+/// Like [`eventually`], for rows, numbers and messages that must arrive. If they do not, some may have been lost or
+/// skipped, or another one may have come instead, so the failure decides.
 #[track_caller]
 pub fn all_arrive<A: Answer>(what: &str, ask: impl FnMut() -> A) -> A::Value {
     wait_for(ask).unwrap_or_else(|error| panic!("did not arrive: {what}\n{error}"))

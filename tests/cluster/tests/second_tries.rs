@@ -14,7 +14,7 @@ fn failure(name: &str, kind: &str, printed: &str) -> String {
 
 fn panicked(name: &str, reasons: &[&str]) -> String {
     let reason = |reason: &&str| format!("\nthread '{name}' (7) panicked at tests/x.rs:1:2:\n{reason}\n");
-    failure(name, "test failure", &reasons.iter().map(reason).collect::<String>())
+    failure(name, "test failure with exit code 101", &reasons.iter().map(reason).collect::<String>())
 }
 
 /// The names of the tests that get a second try; `None` if a failure decides.
@@ -37,18 +37,26 @@ const REPEATED: &str = "ID 7 came twice";
 fn only_failures_about_time() {
     let slow = panicked("slow", &[SLOW]);
     let in_a_thread = panicked("thread", &[SLOW, "a scoped thread panicked"]);
-    let hanging = failure("hanging", "test timeout", "");
-    assert_eq!(again(&[slow.clone(), in_a_thread, hanging]).as_deref(), Some("slow\nthread\nhanging\n"));
+    assert_eq!(again(&[slow.clone(), in_a_thread]).as_deref(), Some("slow\nthread\n"));
     for reason in [REPEATED, "ID 8 came before 7", "did not arrive: the rows", "assertion failed: x", ""] {
         assert_eq!(again(&[panicked("wrong", &[reason])]), None, "{reason}");
         // Neither another slow test nor a wait in the same test hides it.
         assert_eq!(again(&[panicked("wrong", &[reason]), slow.clone()]), None, "{reason}");
         assert_eq!(again(&[panicked("wrong", &[SLOW, reason])]), None, "{reason}");
     }
-    // A test that was ended after it had found a repeated ID, and one that ended without a reason.
-    let reason = format!("panicked at tests/x.rs:1:2:\n{REPEATED}\n");
-    assert_eq!(again(&[failure("wrong", "test timeout", &reason)]), None);
-    assert_eq!(again(&[failure("crashed", "test abort", "")]), None);
+    // A test that hangs, one that crashes after it was too slow, and one that returns an error.
+    let reason = format!("panicked at tests/x.rs:1:2:\n{SLOW}\n");
+    assert_eq!(again(&[failure("hanging", "test timeout", "")]), None);
+    for kind in ["test timeout", "test abort", "test failure with exit code 3"] {
+        assert_eq!(again(&[failure("crashed", kind, &reason)]), None);
+    }
+    assert_eq!(
+        again(&[failure("error", "test failure with exit code 101", "Error: \"ID 7 came twice\"")]),
+        None
+    );
+    // A server that noted a repeated ID, which the test did not look at.
+    let noted = format!("{reason}panicked at the log of a server:\na unique key was violated\n");
+    assert_eq!(again(&[failure("noted", "test failure with exit code 101", &noted)]), None);
 }
 
 #[test]

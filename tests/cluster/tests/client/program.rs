@@ -47,7 +47,7 @@ pub fn refusal(options: Options) -> Error {
 /// Starts a program, which must be refused a lease with an error that contains this text.
 #[track_caller]
 pub fn refused(options: Options, said: &str) {
-    eventually(said, || {
+    all_arrive(said, || {
         let error = refusal(options.clone());
         if error.to_string().contains(said) { Ok(()) } else { Err(error) }
     });

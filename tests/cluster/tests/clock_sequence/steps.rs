@@ -77,7 +77,7 @@ fn a_clock_set_back_by_an_hour_under_load() {
     assert_within(SLACK, times.into_iter().max().unwrap(), "a call");
     let mut client = cluster.connect();
     let used = "SELECT count(*) FROM snowflake_clock_sequence WHERE used_until > now() + interval '50 min'";
-    eventually("the status", || single::<i64>(&mut client, used) == 2);
+    all_arrive("the status", || single::<i64>(&mut client, used) == 2);
     assert_eq!(server_state(&mut client), "ready");
     assert_eq!(single::<i32>(&mut client, "SELECT clock_seq FROM snowflake_layout_status"), 3);
 }

@@ -12,7 +12,7 @@ fn the_status_counts_ids_waits_and_steps_of_the_clock() {
     // Counts are reported within the horizon margin, or when the session ends.
     drop(client);
     let issued = "SELECT ids_issued FROM snowflake_layout_status";
-    eventually("the count", || single::<i64>(&mut observer, issued) == 3_345);
+    all_arrive("the count", || single::<i64>(&mut observer, issued) == 3_345);
 
     // A layout with 10 IDs per second, none of them ahead of the clock: almost all calls wait.
     cluster.change_for(&mut observer, "snowflake_id.max_ahead", "0");

@@ -28,7 +28,7 @@ fn a_subscription_leaves_the_registry_alone() {
     administer(&mut other, "alter_segment('orders', next_value => 1500)");
     administer(&mut other, "configure(last_worker => 5)");
     other.run("INSERT INTO bills VALUES (1); COMMIT");
-    eventually("a bill", || single::<i64>(&mut client, "SELECT count(*) FROM bills") == 1);
+    all_arrive("a bill", || single::<i64>(&mut client, "SELECT count(*) FROM bills") == 1);
     let next = "SELECT next_value::bigint FROM snowflake_registry.segment";
     assert_eq!(single::<i64>(&mut client, next), given[1].last() + 1);
     let last_worker = "SELECT last_worker FROM snowflake_registry.settings";
