@@ -1,4 +1,4 @@
-//! A server that leases its worker ID issues IDs again at once after its wrong clock is set right. The leases are so long
+//! A server that leases its worker ID issues IDs again at once after its wrong clock is set right. Most leases are so long
 //! that a server that waited for the end of its lease would be noticed.
 
 use std::thread;

@@ -112,5 +112,5 @@ fn a_server_with_thousands_of_names() {
     let one = cost(&mut client, "'segment number ' || (n * 0 + 1)", 150);
     let all = cost(&mut client, "'segment number ' || n", names);
     println!("a call: {one:?} for one name, {all:?} for {names} names in turn");
-    assert_within(one + Duration::from_micros(20), all, "a call");
+    assert_within(one + Duration::from_micros(200), all, "a call");
 }

@@ -311,13 +311,11 @@ fn long_transactions() {
     check(&cluster, 1000, &[]);
 }
 
-/// Compares the longest time that a writer waited with that of `snowflake_adopt()`, under "make soak" only.
+/// Both procedures leave all rows of clients that write meanwhile. With many rows, under "make soak", the longest times that
+/// a writer waited are compared.
 #[test]
 fn how_long_writers_wait() {
-    if !is_soak() {
-        return;
-    }
-    let rows = MANY_ROWS;
+    let rows = if is_soak() { MANY_ROWS } else { 5_000 };
     let mut slowest = vec![];
     for is_online in [true, false] {
         let cluster =
@@ -343,5 +341,5 @@ fn how_long_writers_wait() {
         println!("{name}, {rows} rows: took {took:?}, the slowest transaction of a writer took {wait:?}");
         slowest.push(wait);
     }
-    assert!(slowest[0] * 5 < slowest[1], "{slowest:?}");
+    assert!(!is_soak() || slowest[0] * 5 < slowest[1], "{slowest:?}");
 }
