@@ -96,17 +96,25 @@ part() {
 # process group, so that all of it can be stopped.
 start_beside() {
     set -m
-    (renice -n 5 -p "$BASHPID" >/dev/null && "$1") >"$work_dir/$1.out" 2>&1 &
+    (
+        renice -n 5 -p "$BASHPID" >/dev/null
+        start=$SECONDS
+        "$1"
+        echo $((SECONDS - start)) >"$work_dir/$1.seconds"
+    ) >"$work_dir/$1.out" 2>&1 &
     beside[$1]=$!
     set +m
 }
-# Waits for it, and shows its output.
+# Waits for it, shows its output, and notes how long it took.
 end_beside() {
-    local status=0
-    wait "${beside[$1]}" || status=$?
-    unset "beside[$1]"
-    cat "$work_dir/$1.out"
-    return "$status"
+    local function=$1 name=$2 status=0
+    echo
+    echo "==> $name"
+    wait "${beside[$function]}" || status=$?
+    unset "beside[$function]"
+    cat "$work_dir/$function.out"
+    [ "$status" -eq 0 ] || return "$status"
+    times+=("$(printf '%5d s  %s, beside the others' "$(cat "$work_dir/$function.seconds")" "$name")")
 }
 
 # cargo-nextest runs each test in a process of its own: see .config/nextest.toml. The packages are always the same,
@@ -124,16 +132,21 @@ read_report() { target/nextest/bin/python scripts/junit.py "$@"; }
 readonly at_a_time=${TESTS_AT_A_TIME:-$((8 * $(nproc)))}
 reports=()
 
-# Runs tests with arguments of cargo-nextest. If all failures are about time, runs the failed tests once more, alone: see
-# scripts/junit.py. Each such second try is reported, and noted in target/second-tries.
+# Runs tests with arguments of cargo-nextest. If all failures are about time, notes the failed tests: see scripts/junit.py.
+again=()
 run_tests() {
-    local again
     run_once --test-threads "$at_a_time" "$@" || {
-        again=$(read_report again "${reports[-1]}") || return
-        printf 'SECOND TRY, because it took too long: %s\n' $again | tee -a target/second-tries
-        # shellcheck disable=SC2086 # Names of tests.
-        run_once --test-threads 1 --run-ignored all -- --exact $again
+        local names
+        names=$(read_report again "${reports[-1]}") || return
+        mapfile -t -O "${#again[@]}" again <<<"$names"
     }
+}
+# Runs them once more at the end, one after the other, without the servers that they may have left. Each is reported, and
+# noted in target/second-tries.
+try_again() {
+    stop_servers
+    printf 'SECOND TRY, because it took too long: %s\n' "${again[@]}" | tee -a target/second-tries
+    run_once --test-threads 1 --run-ignored all -- --exact "${again[@]}"
 }
 # Runs tests, and keeps the report.
 run_once() {
@@ -193,7 +206,6 @@ test_sql() {
     }
 }
 
-
 # The programs of docs/how-to/clients-*.md and numbers-over-http.md, in the languages that scripts/clients.sh could install.
 test_clients() {
     local languages
@@ -201,9 +213,6 @@ test_clients() {
     check_names "${languages[@]/#/book::clients::}"
     run_tests --run-ignored only -- "${languages[@]/#/book::clients::}"
 }
-
-# Tests that are too long, or need more, than those of every run.
-run_ignored() { nextest run --run-ignored only --no-capture -- "$@"; }
 
 compile() { nextest run --no-run; }
 
@@ -213,8 +222,8 @@ case ${1:-all} in
         start_beside test_core
         part "compiling the tests" compile
         part "core, and servers" run_tests -E "not test(/^alone::/)"
-        part "beside them: SQL" end_beside test_sql
-        part "beside them: loom, documentation" end_beside test_core
+        end_beside test_sql "SQL: pg_regress"
+        end_beside test_core "loom, documentation"
         part "servers: tests that measure time" test_alone
         ;;
     versions)
@@ -232,12 +241,18 @@ case ${1:-all} in
         part "servers: pg_upgrade" test_upgrade
         ;;
     sql) part "SQL: pg_regress" test_sql "${@:2}" ;;
-    servers) part "servers" run_tests -E "$servers" "${@:2}" ;;
+    servers)
+        # Options may have arguments of their own.
+        [[ " ${*:2}" == *" -"* ]] || check_names "${@:2}"
+        part "servers" run_tests -E "$servers" "${@:2}"
+        ;;
     soak)
         export SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200} SNOWFLAKE_ID_NAMES=${NAMES:-50000}
-        nextest run --profile long --no-capture -- crashes_and_clock_steps accidents_of_all_kinds accidents_in_a_fleet \
-            killed_while_the_file_is_written accidents_of_segments rounds_of_steps_back accidents_of_a_registry \
-            many_names programs_come_and_go
+        soak=(crashes_and_clock_steps ::accidents:: generator_script::accidents accidents_of_a_registry
+            killed_while_the_file_is_written rounds_of_steps_back many_names programs_come_and_go watermark::in_order
+            watermark::standby killed_at_every_step_while_clients_write how_long_writers_wait)
+        check_names "${soak[@]}"
+        nextest run --profile long --no-capture -- "${soak[@]}"
         ;;
     fuzz) nextest run --profile long --no-capture -- "${@:2}" ;;
     clients)
@@ -254,10 +269,15 @@ case ${1:-all} in
         ;;
 esac
 
+if [ ${#again[@]} -gt 0 ]; then
+    part "second tries" try_again
+fi
 if [ ${#reports[@]} -gt 0 ]; then
     echo
     echo "The slowest ten, in seconds:"
-    read_report slowest "${reports[@]}" | tee "target/slowest-$PG_MAJOR"
+    slowest=$(read_report slowest "${reports[@]}")
+    echo "$slowest"
+    case ${1:-all} in all | versions) echo "$slowest" >"target/slowest-$PG_MAJOR" ;; esac
     touch "$work_dir/skipped"
     echo "$(wc -l <"$work_dir/skipped") skipped"
     cat "$work_dir/skipped"

@@ -45,7 +45,8 @@ clean_up() {
     fi
     local group
     for group in "${beside[@]}"; do
-        kill -- "-$group" 2>/dev/null || true
+        kill -KILL -- "-$group" 2>/dev/null || true
+        wait "$group" 2>/dev/null || true
     done
     stop_servers
     # An interrupted test may leave its small file system mounted.
@@ -103,9 +104,13 @@ server_user=postgres
 if [ "$(id -u)" -eq 0 ] && ! id "$server_user" >/dev/null 2>&1; then
     server_user=nobody
 fi
-# A data directory has a thousand files. Copying it in memory takes half of the time, if there is enough memory.
-memory_free=$(df --output=avail --block-size=1G /dev/shm 2>/dev/null | tail -n 1 || true)
-if [ "${memory_free:-0}" -ge 8 ] && ! findmnt --noheadings --output OPTIONS /dev/shm | grep -q noexec; then
+# A data directory has a thousand files. Copying it in memory takes half of the time, if there is enough memory, and if as
+# much of it is allowed in /dev/shm.
+gigabytes_free=$({
+    df --output=avail --block-size=1G /dev/shm | tail -n 1
+    awk '/^MemAvailable:/ { print int($2 / 2 ^ 20) }' /proc/meminfo
+} 2>/dev/null | sort -n | head -n 1)
+if [ "${gigabytes_free:-0}" -ge 8 ] && ! findmnt --noheadings --output OPTIONS /dev/shm | grep -q noexec; then
     work_dir=$(mktemp -d /dev/shm/snowflake_id.XXXXXX)
 else
     work_dir=$(mktemp -d "${TMPDIR:-/tmp}/snowflake_id.XXXXXX")
