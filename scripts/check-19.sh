@@ -14,7 +14,7 @@ rm -rf "$copy"/{core,sql,src}
 mkdir -p "$copy"
 cp -R Cargo.toml Cargo.lock build.rs core sql src snowflake_id.control "$copy"
 sed -i -e "/^pgrx = /s/=[0-9.]\+/=$pgrx_version/" -e 's/^pg18 = .*/&\npg19 = ["pgrx\/pg19"]/' \
-    -e 's/^members = .*/members = ["core"]/' "$copy/Cargo.toml"
+    -e 's/^members = .*/members = ["core"]/' -e '/^default-members = /d' "$copy/Cargo.toml"
 
 cargo() { command cargo "$1" --quiet --manifest-path "$copy/Cargo.toml" "${@:2}"; }
 cargo update pgrx --precise "$pgrx_version"
