@@ -27,6 +27,10 @@ pub fn copied_installation() -> (tempfile::TempDir, PathBuf, PathBuf) {
     for option in ["--bindir", "--sharedir"] {
         copy.arg(ask_pg_config(&pg_config(), option));
     }
+    // A Python package has the libraries that its programs need in a directory beside it.
+    let programs = PathBuf::from(ask_pg_config(&pg_config(), "--bindir"));
+    let packages = programs.ancestors().filter(|path| path.file_name().is_some());
+    copy.args(packages.map(|path| path.with_extension("libs")).filter(|path| path.is_dir()));
     // The bitcode of PostgreSQL's functions is half of the files. Only costly queries use it.
     let libraries = fs::read_dir(ask_pg_config(&pg_config(), "--pkglibdir")).unwrap();
     copy.args(libraries.map(|file| file.unwrap().path()).filter(|path| !path.ends_with("bitcode")));
