@@ -41,7 +41,7 @@ use std::process::{Command, Output};
 pub use cluster::{Builder, Cluster, Settings};
 pub use faults::*;
 pub use fleet::*;
-pub use installation::{ask_pg_config, major, pg_config, wait_event};
+pub use installation::{ask_pg_config, has_tls, major, pg_config, wait_event};
 pub use load::*;
 pub use postgres::Client;
 pub use registry::Registry;

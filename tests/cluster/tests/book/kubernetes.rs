@@ -85,8 +85,7 @@ fn worker(server: &Cluster) -> i32 {
 
 #[test]
 fn two_clusters_and_a_registry() {
-    if !ask_pg_config(&pg_config(), "--configure").contains("openssl") {
-        println!("this build of PostgreSQL has no TLS");
+    if !has_tls() {
         return;
     }
     let page = read("docs/how-to/kubernetes.md");

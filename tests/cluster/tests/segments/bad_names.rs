@@ -11,6 +11,16 @@ const GOOD: [&str; 10] =
     ["orders", "items", "users", "größe", "bills", "parcels", "notes", "events", "jobs", "files"];
 const BAD: [&str; 3] = ["заказ", "注文", "παραγγελία"];
 
+/// How often PostgreSQL said that a database cannot represent a name. Version 16 has other words for names in JSON.
+fn unrepresentable(text: &str) -> usize {
+    let said = if major(&pg_config()) >= 16 {
+        "unsupported Unicode escape sequence"
+    } else {
+        "has no equivalent in encoding"
+    };
+    text.matches(said).count()
+}
+
 /// Creates a registry in a Latin 1 database of a server that may use another encoding.
 fn make_latin_registry(server: &Cluster) {
     server.connect().run("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
@@ -49,11 +59,7 @@ fn ask_for_all(server: &Cluster) {
                 for _ in 0..20 {
                     let (code, said) = refusal(&mut client, name);
                     assert_eq!(code, "55000", "{said}");
-                    assert!(
-                        said.contains("cannot take numbers")
-                            && said.contains("has no equivalent in encoding"),
-                        "{said}"
-                    );
+                    assert!(said.contains("cannot take numbers") && unrepresentable(&said) == 1, "{said}");
                 }
             });
         }
@@ -71,7 +77,7 @@ fn a_name_that_the_registry_cannot_write_harms_no_other() {
     ask_for_all(&server);
     // The registry logs each failure, but only a limited number of them, however often calls are repeated.
     let mut client = server.connect();
-    let failures = || registry.log().matches("has no equivalent in encoding").count();
+    let failures = || unrepresentable(&registry.log());
     let (before, began) = (failures(), Instant::now());
     while began.elapsed() < Duration::from_secs(4) {
         refusal(&mut client, BAD[0]);
