@@ -201,6 +201,8 @@ impl<'a> Scene<'a> {
                 cluster.configure(&[("synchronous_standby_names", ""), ("max_worker_processes", "8")]);
                 cluster.try_to_stop("immediate");
                 let _ = cluster.try_to_start();
+                let watched = |mut client: Client| client.batch_execute("GRANT pg_monitor TO prometheus");
+                let _ = cluster.try_connect("postgres").and_then(watched);
             }
             Place::Registry => {
                 let registry = self.site().registry();

@@ -10,7 +10,7 @@ use snowflake_id_cluster_tests::examples::{blocks, blocks_at, run_block};
 use snowflake_id_cluster_tests::faults::cut_power;
 use snowflake_id_cluster_tests::monitoring::{Program, Prometheus, free_address, start_exporter};
 use snowflake_id_cluster_tests::network::Proxy;
-use snowflake_id_cluster_tests::{Client, Cluster, Run, leased_worker, single};
+use snowflake_id_cluster_tests::{Client, Cluster, Run, eventually, leased_worker, single};
 
 use crate::alerts::Scale;
 use crate::ledger::TABLES;
@@ -110,6 +110,11 @@ impl Site {
         for server in &site.servers {
             leased_worker(&server.cluster);
         }
+        // An alert about metrics that no longer come needs metrics that came.
+        eventually("the metrics of all servers", || {
+            ["snowflake_id_ready", "pg_up"].map(|name| Some(site.prometheus.query(name)?.len()))
+                == [Some(SERVERS), Some(SERVERS + 2)]
+        });
         site
     }
 
