@@ -6,6 +6,7 @@
 extern crate snowflake_id_cluster_tests as harness;
 
 mod alone {
+    mod segments;
     mod watermark;
 }
 mod book {
