@@ -107,11 +107,11 @@ fi
 # A data directory has a thousand files. Copying it in memory takes half of the time, if there is enough memory, and if as
 # much of it is allowed in /dev/shm.
 gigabytes_free=$({
-    df --output=avail --block-size=1G /dev/shm | tail -n 1
+    df --output=avail --block-size=1G /dev/shm || echo 0
     awk '/^MemAvailable:/ { print int($2 / 2 ^ 20) }' /proc/meminfo
-} 2>/dev/null | sort -n | head -n 1)
+} 2>/dev/null | awk '/^ *[0-9]+$/' | sort -n | head -n 1)
 if [ "${gigabytes_free:-0}" -ge 8 ] && ! findmnt --noheadings --output OPTIONS /dev/shm | grep -q noexec; then
-    work_dir=$(mktemp -d /dev/shm/snowflake_id.XXXXXX)
+    work_dir=$(mktemp -d /dev/shm/snowflake_id-tests.XXXXXX)
 else
     work_dir=$(mktemp -d "${TMPDIR:-/tmp}/snowflake_id.XXXXXX")
 fi
