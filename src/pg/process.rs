@@ -112,6 +112,7 @@ pub fn handle_signals(on_sigterm: fn()) {
         pqsignal(pg_sys::SIGTERM as i32, Some(on_signal));
         pqsignal(pg_sys::SIGINT as i32, Some(on_signal));
     }
+    // Last, because it also unblocks the signals.
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     read_configuration();
 }
