@@ -10,7 +10,7 @@ use crate::config;
 use crate::error::OrReport;
 use crate::generate::wait::is_far_ahead;
 use crate::pg::encoding::Shown;
-use crate::pg::timestamp::timestamptz;
+use crate::pg::timestamp::{interval, timestamptz};
 use crate::pg::{clock, server};
 use crate::shared::keeper_words::{Closed, Misfit};
 use crate::shared::lease;
@@ -73,19 +73,19 @@ fn snowflake_server_status() -> TableIterator<
         instant(shared.published_us(track)),
         server_status.is_begun().then(|| timestamptz(server_status.begun(track).floor_us)),
         timestamptz(resumes_at_us(shared, now_us)),
-        (jump_us > 0).then(|| Interval::from_micros(jump_us)),
+        (jump_us > 0).then(|| interval(jump_us)),
         server_status.wakeup.pid(),
         report.error().or_else(|| lease_status?.problem()).map(Shown::from),
         instant(report.error_at_us),
         report.warning().or_else(|| lease_status?.warning()).map(Shown::from),
         count(&statistics.calls_waited),
-        Interval::from_micros(count(&statistics.waited_us)),
+        interval(count(&statistics.waited_us)),
         count(&statistics.clock_steps_back),
-        Interval::from_micros(count(&statistics.largest_step_back_us)),
+        interval(count(&statistics.largest_step_back_us)),
         lease_status.map(|lease_status| lease_status.state.name()),
         lease_status.and_then(|lease_status| lease_status.lease).map(|lease| timestamptz(lease.until_us)),
         lease_status.and_then(|lease_status| instant(lease_status.renewed_at_us)),
-        lease_status.and_then(|lease_status| lease_status.clock_offset_us).map(Interval::from_micros),
+        lease_status.and_then(|lease_status| lease_status.clock_offset_us).map(interval),
     ))
 }
 
@@ -105,7 +105,7 @@ fn snowflake_layouts_in_use() -> TableIterator<
     let slots = memory::state().or_report().slots_in_use();
     TableIterator::new(slots.into_iter().filter(|slot| !slot.is_left).map(move |slot| {
         let last_us = slot.key.last_tick_us(slot.counter);
-        let ahead = Interval::from_micros(last_us - now_us);
+        let ahead = interval(last_us - now_us);
         // The value of a layout without the field is also 0, but is shown as NULL.
         let value = (slot.layout.max_clock_seq() > 0).then_some(slot.clock_seq.into());
         (slot.layout.to_string(), timestamptz(last_us), ahead, slot.issued as i64, value)

@@ -1,4 +1,4 @@
-//! Conversion between `timestamptz` and microseconds of Unix time.
+//! Conversion between `timestamptz` and microseconds of Unix time, and from microseconds to `interval`.
 
 use pgrx::prelude::*;
 
@@ -11,6 +11,13 @@ pub fn timestamptz(unix_us: i64) -> TimestampWithTimeZone {
     TimestampWithTimeZone::try_from(unix_us - POSTGRES_EPOCH_US)
         // Layouts cover the years 1 to 294247.
         .expect("bug: a layout reaches beyond timestamptz")
+}
+
+/// Converts microseconds to an `interval`, whatever their number. (`Interval::from_micros` calls `make_interval`, which since
+/// PostgreSQL 17 raises an error for the highest values: a registry with an absurd clock would make every query of the
+/// status fail.)
+pub fn interval(us: i64) -> Interval {
+    Interval::new(0, 0, us).expect("bug: a single field has no mismatched signs")
 }
 
 /// Converts a stored `timestamptz` to microseconds of Unix time. `infinity` and the last thirty years of

@@ -5,7 +5,7 @@ use pgrx::prelude::*;
 use snowflake_id_core::Field;
 use snowflake_id_core::layout::presets::PRESETS;
 
-use crate::pg::timestamp::timestamptz;
+use crate::pg::timestamp::{interval, timestamptz};
 use crate::read::layout_argument::LayoutArgument;
 
 /// Returns the names of the presets for view `snowflake_layouts`.
@@ -46,7 +46,7 @@ fn snowflake_describe_layout(
         bits(Field::Worker),
         bits(Field::ClockSeq),
         bits(Field::Sequence),
-        Interval::from_micros(layout.unit_us() as i64),
+        interval(layout.unit_us() as i64),
         timestamptz(layout.epoch_us()),
         layout.workers() as i64,
         layout.ids_per_second(),
