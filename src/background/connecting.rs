@@ -138,6 +138,13 @@ fn connect_to(
 ) -> Result<Connection, String> {
     let deadline = Instant::now() + hosts.time;
     let mut connection = Connection::start(&parameters(string, &hosts.parameters(host_found)))?;
+    if let Some(problem) = connection.failure() {
+        // libpq may have rejected a server that has accepted: since version 17, it checks `requirepeer` this early.
+        if connection.has_listener() {
+            progress.note_answer();
+        }
+        return Err(problem);
+    }
     let mut interest = Interest::Write;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -154,7 +161,7 @@ fn connect_to(
                 Ok(Some(interest)) => interest,
                 Ok(None) => return Ok(connection),
                 Err(problem) => {
-                    // libpq itself rejects the server, for example because of `requirepeer`.
+                    // libpq itself rejects the server. Before version 17, it checks `requirepeer` now.
                     if is_just_accepted {
                         progress.note_answer();
                     }

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int, c_void};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::ptr::{NonNull, null};
 
 use pq_sys::*;
@@ -36,7 +38,8 @@ unsafe impl Send for Connection {}
 
 impl Connection {
     /// Starts to connect. A later parameter overrides an earlier one of the same name, unless it is empty. The
-    /// connection string is the value of `dbname`.
+    /// connection string is the value of `dbname`. Returns an error only if memory cannot be allocated: for other
+    /// failures, see [`Connection::failure`].
     ///
     /// A name service or a server can make this function and [`Connection::connect`] block or run for an unlimited
     /// time.
@@ -48,11 +51,29 @@ impl Connection {
         // SAFETY: `handle` is valid. The flag that libpq passes to the function lives as long as the connection.
         unsafe {
             PQsetNoticeReceiver(handle.as_ptr(), Some(on_notice), has_warned.as_ptr().cast());
-            if PQstatus(handle.as_ptr()) == ConnStatusType::CONNECTION_BAD {
-                return Err(connection.problem());
-            }
         }
         Ok(connection)
+    }
+
+    /// Returns the problem if the attempt to connect has failed.
+    pub fn failure(&self) -> Option<String> {
+        // SAFETY: `handle` is valid until `self` is dropped.
+        let status = unsafe { PQstatus(self.handle.as_ptr()) };
+        (status == ConnStatusType::CONNECTION_BAD).then(|| self.problem())
+    }
+
+    /// Returns whether a server listens on the Unix-domain socket of this host.
+    pub fn has_listener(&self) -> bool {
+        // SAFETY: `handle` is valid until `self` is dropped, and libpq returns null or C strings.
+        let (directory, port) =
+            unsafe { (text_of(PQhost(self.handle.as_ptr())), text_of(PQport(self.handle.as_ptr()))) };
+        let path = format!("{directory}/.s.PGSQL.{port}");
+        let address = match path.strip_prefix('@') {
+            Some(name) => SocketAddr::from_abstract_name(name),
+            None if path.starts_with('/') => SocketAddr::from_pathname(path),
+            None => return false,
+        };
+        address.and_then(|address| UnixStream::connect_addr(&address)).is_ok()
     }
 
     /// Continues to connect. Returns `None` when the connection is established. Otherwise, returns the socket
