@@ -147,14 +147,18 @@ fn a_new_server_with_the_worker_id_of_the_old_one() {
     assert!(repeats(&new, &old) > 0);
 }
 
-/// Takes IDs from both servers, beginning at the same time, which is ahead of their clocks. Returns how many came twice.
+/// Takes IDs from both servers, beginning at the same time, which is after that of all IDs before. Returns how many came
+/// twice.
 fn repeats_beside(blue: &Cluster, green: &Cluster) -> usize {
-    let time = "SELECT (clock_timestamp() + interval '5 min')::text";
-    let time: String = single(&mut blue.connect(), time);
-    let [blue, green] = [blue, green].map(|server| {
-        let mut client = server.connect();
-        wait_for_first_id(&mut client);
-        client.run(&format!("SELECT snowflake_advance('{time}')"));
+    let mut clients = [blue.connect(), green.connect()];
+    let mut last = |client: &mut Client| {
+        wait_for_first_id(client);
+        time_of(single(client, "SELECT snowflake_nextval()"))
+    };
+    let [one, other] = clients.each_mut().map(&mut last);
+    let floor = one.max(other) + 0.01;
+    let [blue, green] = clients.map(|mut client| {
+        client.run(&format!("SELECT snowflake_advance(to_timestamp({floor}))"));
         ids(&mut client, "SELECT snowflake_batch(20000)")
     });
     repeats(&green, &blue)
