@@ -34,7 +34,8 @@ rm "$stage/debian/control.in"
 cat >"$stage/debian/changelog" <<END
 snowflake-id ($version) unstable; urgency=medium
 
-  * Release $release. The file changelog.gz beside this one says what is new.
+  * Release $release.
+    The file changelog.gz beside this one says what is new.
 
  -- $maintainer  $(LC_ALL=C date --utc --date "@$SOURCE_DATE_EPOCH" -R)
 END
