@@ -139,8 +139,8 @@ fn connect_to(
     let deadline = Instant::now() + hosts.time;
     let mut connection = Connection::start(&parameters(string, &hosts.parameters(host_found)))?;
     if let Some(problem) = connection.failure() {
-        // libpq may have rejected a server that has accepted: since version 17, it checks `requirepeer` this early.
-        if connection.has_listener() {
+        // Since version 17, libpq checks `requirepeer` this early, so it may have rejected a server that has accepted.
+        if hosts.checks_peer && connection.has_listener() {
             progress.note_answer();
         }
         return Err(problem);

@@ -19,6 +19,8 @@ pub struct Hosts {
     pub list: Vec<Host>,
     /// Time limit for each address.
     pub time: Duration,
+    /// Whether libpq checks the user who runs a server on a Unix-domain socket.
+    pub checks_peer: bool,
     has_names: bool,
     has_addresses: bool,
 }
@@ -63,6 +65,7 @@ impl Hosts {
         Ok(Hosts {
             list,
             time: time.map_or(TIME_FOR_A_HOST, Duration::from_secs).min(MOST_TIME_FOR_A_HOST),
+            checks_peer: options.get("requirepeer").is_some_and(|user| !user.is_empty()),
             has_names: !names.is_empty(),
             has_addresses: !addresses.is_empty(),
         })

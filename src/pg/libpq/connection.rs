@@ -62,7 +62,8 @@ impl Connection {
         (status == ConnStatusType::CONNECTION_BAD).then(|| self.problem())
     }
 
-    /// Returns whether a server listens on the Unix-domain socket of this host.
+    /// Returns whether a server listens on the Unix-domain socket of this host. May block if the server accepts no
+    /// connections.
     pub fn has_listener(&self) -> bool {
         // SAFETY: `handle` is valid until `self` is dropped, and libpq returns null or C strings.
         let (directory, port) =
