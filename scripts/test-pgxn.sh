@@ -22,7 +22,7 @@ need unzip=unzip
 
 target/tools/bin/pgxn_meta META.json
 archive=$(scripts/dist.sh)
-diff <(git ls-tree -r --name-only HEAD | sort) <(unzip -Z1 "$archive" | grep -v '/$' | cut -d / -f 2- | sort)
+diff <(in_clone ls-tree -r --name-only HEAD | sort) <(unzip -Z1 "$archive" | grep -v '/$' | cut -d / -f 2- | sort)
 
 # Install into a copy of an installation that can be moved, so that other tests are not affected.
 PG_CONFIG=$(env -u PG_CONFIG scripts/postgresql.sh 16)

@@ -40,7 +40,7 @@ diff - <(query --queryformat '[%{FILEMODES:perms} %{FILEUSERNAME} %{FILEGROUPNAM
 -rw-r--r-- root root /usr/share/doc/$name/CHANGELOG.md
 -rw-r--r-- root root /usr/share/doc/$name/README.md
 -rw-r--r-- root root /usr/share/doc/$name/crates.txt
-$(git ls-files 'docs/*.md' 'docs/*.svg' 'docs/*.csv' | LC_ALL=C sort | sed "s|^|-rw-r--r-- root root /usr/share/doc/$name/|")
+$(in_clone ls-files 'docs/*.md' 'docs/*.svg' 'docs/*.csv' | LC_ALL=C sort | sed "s|^|-rw-r--r-- root root /usr/share/doc/$name/|")
 -rw-r--r-- root root /usr/share/doc/$name/monitoring/alerts.yml
 -rw-r--r-- root root /usr/share/doc/$name/monitoring/dashboard.json
 -rw-r--r-- root root /usr/share/doc/$name/monitoring/postgres_exporter.yml
