@@ -65,7 +65,7 @@ impl Hosts {
         Ok(Hosts {
             list,
             time: time.map_or(TIME_FOR_A_HOST, Duration::from_secs).min(MOST_TIME_FOR_A_HOST),
-            checks_peer: options.get("requirepeer").is_some_and(|user| !user.is_empty()),
+            checks_peer: options.get("requirepeer").is_some(),
             has_names: !names.is_empty(),
             has_addresses: !addresses.is_empty(),
         })

@@ -49,7 +49,7 @@ impl Options {
         options.unwrap_or(none)
     }
 
-    /// Returns the value of an option.
+    /// Returns the value of an option, unless it is empty.
     pub fn get(&self, keyword: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == keyword).map(|(_, value)| value.as_str())
     }
