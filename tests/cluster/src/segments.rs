@@ -30,6 +30,18 @@ pub fn registry_of_fifties(names: &[impl Display]) -> Cluster {
     registry
 }
 
+/// Creates the segments `segment number 1` to `segment number COUNT`.
+pub fn create_numbered(registry: &Cluster, count: u32) {
+    // A statement must not last too long.
+    for first in (1..=count).step_by(5_000) {
+        let last = count.min(first + 4_999);
+        registry.connect().run(&format!(
+            "SELECT count(snowflake_registry.create_segment('segment number ' || n))
+             FROM generate_series({first}, {last}) AS n"
+        ));
+    }
+}
+
 /// Starts such a registry with a clock of its own, which stands still at this instant in UTC.
 pub fn registry_with_clock(instant: &str) -> Cluster {
     let registry = registry_of(Cluster::builder().set("max_connections", 90).clock());

@@ -25,9 +25,7 @@ fn cost(client: &mut Client, name: &str, calls: u32) -> Duration {
 #[test]
 fn a_call_for_a_thousand_names() {
     let registry = registry();
-    registry.connect().run(&format!(
-        "SELECT count(snowflake_registry.create_segment('segment number ' || n)) FROM generate_series(1, {NAMES}) AS n"
-    ));
+    create_numbered(&registry, NAMES);
     let server = server_of(&registry).set("snowflake_id.max_segments", 2_000).start();
     let mut client = server.connect();
     client.run("SET statement_timeout = 0");

@@ -36,14 +36,12 @@ fn take_of_all(server: &Cluster, names: u32) {
 /// server reports all names at once, although no call asks for numbers.
 #[test]
 fn all_names_are_reported_after_a_start_of_the_registry() {
-    const NAMES: i64 = 1_100;
+    const NAMES: u32 = 1_100;
     let registry = registry_of(Cluster::builder().set("track_functions", "pl"));
-    registry.connect().run(&format!(
-        "SELECT count(snowflake_registry.create_segment('segment number ' || n)) FROM generate_series(1, {NAMES}) AS n"
-    ));
+    create_numbered(&registry, NAMES);
     let server = server_of(&registry).set("snowflake_id.max_segments", 2_000).start();
     server.connect().run("CREATE TABLE taken (name int, number bigint)");
-    take_of_all(&server, NAMES as u32);
+    take_of_all(&server, NAMES);
     administer(&registry, "configure(lease => '24h', renew_every => '2 s')");
     wait_for_report(&registry);
     registry.restart("immediate"); // This resets the statistics.
@@ -52,7 +50,7 @@ fn all_names_are_reported_after_a_start_of_the_registry() {
     let asked =
         "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_user_functions WHERE funcname = 'take_range'";
     let mut client = registry.connect();
-    eventually("all reports", || single::<i64>(&mut client, asked) > NAMES);
+    eventually("all reports", || single::<i64>(&mut client, asked) > NAMES.into());
 }
 
 #[test]
@@ -60,13 +58,7 @@ fn a_server_with_thousands_of_names() {
     let names = names();
     let registry = registry();
     let began = Instant::now();
-    for first in (1..=names).step_by(5_000) {
-        let last = names.min(first + 4_999);
-        registry.connect().run(&format!(
-            "SELECT count(snowflake_registry.create_segment('segment number ' || n))
-             FROM generate_series({first}, {last}) AS n"
-        ));
-    }
+    create_numbered(&registry, names);
     println!("{names} segments created in {:?}", began.elapsed());
     let server = server_of(&registry).set("snowflake_id.max_segments", 65_536).start();
     server.connect().run("CREATE TABLE taken (name int, number bigint)");
