@@ -22,14 +22,14 @@ else
 fi
 PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/$default_major/bin/pg_config}
 if ! PG_CONFIG=$(realpath -e "$(command -v "$PG_CONFIG")" 2>/dev/null) || ! pg_version=$("$PG_CONFIG" --version); then
-    echo "PG_CONFIG does not work: set it to the pg_config of PostgreSQL 15 to 18" >&2
+    echo "PG_CONFIG does not work: set it to the pg_config of PostgreSQL 15 to 19" >&2
     exit 1
 fi
 major=$(sed -E 's/^PostgreSQL ([0-9]+).*/\1/' <<<"$pg_version")
 case $major in
-    15 | 16 | 17 | 18) ;;
+    15 | 16 | 17 | 18 | 19) ;;
     *)
-        echo "$pg_version is not supported: set PG_CONFIG to the pg_config of PostgreSQL 15 to 18" >&2
+        echo "$pg_version is not supported: set PG_CONFIG to the pg_config of PostgreSQL 15 to 19" >&2
         exit 1
         ;;
 esac
@@ -51,7 +51,7 @@ package=${PACKAGE_DIR:-$PWD/target/package}/$major
 rm -rf "$package"
 mkdir -p "${package%/*}"
 touch "$package.begun" # scripts/install.sh checks whether a source is newer than this file.
-quietly cargo build --locked --release -p snowflake_id --no-default-features --features "pg$major" --target-dir "$target"
+quietly cargo_with_pgrx build --locked --release -p snowflake_id --no-default-features --features "pg$major" --target-dir "$target"
 install -D -m 755 "$target/release/libsnowflake_id.so" "$package$("$PG_CONFIG" --pkglibdir)/snowflake_id.so"
 install -D -m 644 -t "$package$("$PG_CONFIG" --sharedir)/extension" \
     snowflake_id.control sql/snowflake_id--*.sql sql/registry/snowflake_id_registry*

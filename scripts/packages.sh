@@ -186,6 +186,16 @@ install_node() {
     quietly npm ci --prefix "$1" --ignore-scripts --no-audit --no-fund && cp "$versions" "$versions.installed"
 }
 
+# Runs cargo for packages that use pgrx, which requires rustc 1.96 and also compiles with 1.95. With an older compiler,
+# cargo says which version is required.
+cargo_with_pgrx() {
+    local flags=()
+    if [[ $("${RUSTC:-rustc}" --version 2>/dev/null) == "rustc 1.95."* ]]; then
+        flags=(--ignore-rust-version)
+    fi
+    cargo "$1" "${flags[@]}" "${@:2}"
+}
+
 # Runs git in this clone, even if the clone belongs to another user.
 in_clone() { git -c safe.directory="$PWD" "$@"; }
 

@@ -4,6 +4,7 @@
 # file has another version than Cargo.toml.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/packages.sh
 
 scripts/build.sh
 # shellcheck source=/dev/null
@@ -15,7 +16,7 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml)
 assemble() {
     local script=$1 assembled=target/script.sql
     shift
-    cargo run --quiet --locked -p snowflake-id-assemble -- "$@" >"$assembled"
+    cargo_with_pgrx run --quiet --locked -p snowflake-id-assemble -- "$@" >"$assembled"
     if [ -z "$check" ]; then
         scripts/released.sh replace "$assembled" "$script"
     elif ! diff "$script" "$assembled"; then

@@ -46,7 +46,7 @@ export PGRX_PG_CONFIG_PATH=$postgresql/pg_config
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-Lnative=$postgresql/root/usr/lib/aarch64-linux-gnu"
 export BINDGEN_EXTRA_CLANG_ARGS_aarch64_unknown_linux_gnu="-isystem /usr/aarch64-linux-gnu/include"
 say "extension for aarch64: compiled and linked"
-cargo build --quiet --locked --target aarch64-unknown-linux-gnu -p snowflake_id --no-default-features --features pg15
+cargo_with_pgrx build --quiet --locked --target aarch64-unknown-linux-gnu -p snowflake_id --no-default-features --features pg15
 
 # Make sure that the programs were not those of this machine.
 built=target/arm64/aarch64-unknown-linux-gnu/debug

@@ -187,8 +187,7 @@ unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerDat
     // written back.
     unsafe {
         let buffer = pg_sys::ReadBuffer(relation, block);
-        // The lock mode is an `int` up to PostgreSQL 18.
-        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as _);
+        lock_exclusively(buffer);
         let record = pg_sys::GenericXLogStart(relation);
         let page = pg_sys::GenericXLogRegisterBuffer(record, buffer, 0);
         let length = (*row).t_len as usize;
@@ -208,6 +207,20 @@ unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerDat
         pg_sys::GenericXLogFinish(record);
         pg_sys::UnlockReleaseBuffer(buffer);
     }
+}
+
+/// Locks a buffer, so that no other process reads or changes it.
+///
+/// # Safety
+/// This process has pinned the buffer, and holds no lock on it.
+unsafe fn lock_exclusively(buffer: pg_sys::Buffer) {
+    // In PostgreSQL 19, `LockBuffer` is an inline function, which calls this one for all modes except unlock.
+    #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18"))]
+    use pg_sys::LockBuffer;
+    #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18")))]
+    use pg_sys::LockBufferInternal as LockBuffer;
+    // SAFETY: by this function's contract. The mode is an `int` up to PostgreSQL 18.
+    unsafe { LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as _) };
 }
 
 /// Returns the row with this number in a page. Returns `None` unless the row has this length and the same form as the

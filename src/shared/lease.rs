@@ -6,7 +6,6 @@
 //! withdraw a lease, the registry worker first removes it from the lease status, under the exclusive lock,
 //! and then closes the gate.
 
-use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 use snowflake_id_core::Lease;
 use snowflake_id_core::protocol::Mismatch;

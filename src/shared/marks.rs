@@ -9,7 +9,6 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, pg_shmem_init};
 use snowflake_id_core::Marks;
 use snowflake_id_core::marks::Mark;

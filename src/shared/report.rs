@@ -1,7 +1,6 @@
 //! The keeper's report, with its current problem and warnings for administrators. Only the keeper writes the
 //! report, under the exclusive lock.
 
-use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 
 use super::bounded_text::BoundedText;

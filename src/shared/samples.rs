@@ -5,7 +5,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 use snowflake_id_core::samples::{SAMPLES, to_replace};
 use snowflake_id_core::watermark::{LowWater, Snapshot};

@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 
 use crate::pg::clock;
