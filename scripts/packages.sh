@@ -125,7 +125,15 @@ unpack_from_suite() {
     for suite in $suites; do
         debian_sources "$suite" >>"$to/sources.list" || return
     done
-    apt=(apt-get -q --target-release "${suites##* }" -o Dir::Etc::sourcelist="$to/sources.list"
+    # Other packages of experimental may not work together. So only what comes from the same source is taken from it, and only
+    # while unstable has nothing newer.
+    if [ "${suites##* }" = experimental ]; then
+        printf 'Package: src:%s\nPin: release a=experimental\nPin-Priority: 500\n' "$package" >"$to/preferences"
+    else
+        printf 'Package: *\nPin: release n=%s\nPin-Priority: 990\n' "${suites##* }" >"$to/preferences"
+    fi
+    apt=(apt-get -q -o Dir::Etc::preferences="$to/preferences" -o Dir::Etc::preferencesparts=/dev/null
+        -o Dir::Etc::sourcelist="$to/sources.list"
         -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$to/lists" -o Dir::State::status=/dev/null
         -o Dir::Cache="$to" -o APT::Sandbox::User=root -o APT::Install-Recommends=false
         -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false)

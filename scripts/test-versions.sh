@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 readonly upgraded_from=16
 
 if [ $# -eq 0 ]; then
-    set -- 15 16 17 18
+    set -- 15 16 17 18 19
 fi
 tested=()
 for major in "$@"; do

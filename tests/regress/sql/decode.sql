@@ -119,9 +119,9 @@ SELECT snowflake_timestamp(1, '');
 -- An index on a part of an ID needs the form with a layout, because the other form depends on a setting.
 CREATE TABLE tweets (id bigint);
 INSERT INTO tweets SELECT 1541815603606036480 + (n << 22) FROM generate_series(0, 9999::bigint) AS n;
-CREATE INDEX ON tweets (snowflake_timestamp(id));
-CREATE INDEX ON tweets (snowflake_worker(id));
-CREATE INDEX ON tweets (((snowflake_decode(id)).worker_id));
+SELECT code, message FROM sqlstate_of('CREATE INDEX ON tweets (snowflake_timestamp(id))');
+SELECT code, message FROM sqlstate_of('CREATE INDEX ON tweets (snowflake_worker(id))');
+SELECT code, message FROM sqlstate_of('CREATE INDEX ON tweets (((snowflake_decode(id)).worker_id))');
 CREATE INDEX tweets_time ON tweets (snowflake_timestamp(id, 'twitter'));
 ANALYZE tweets;
 SET enable_seqscan = off;

@@ -22,7 +22,7 @@ SELECT max(id) AS last_id FROM orders \gset
 DROP EXTENSION snowflake_id CASCADE;
 SELECT count(*), count(column_default) AS defaults
 FROM orders, information_schema.columns WHERE table_name = 'orders' AND column_name = 'id';
-SELECT snowflake_nextval();
+SELECT code, message FROM sqlstate_of('SELECT snowflake_nextval()');
 SHOW snowflake_id.layout;
 SELECT proname FROM pg_proc WHERE proname LIKE 'snowflake%';
 
@@ -98,7 +98,7 @@ FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
 WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
   AND d.classid <> 'pg_type'::regclass AND e.extname = 'snowflake_id'
 ORDER BY object;
-SELECT snowflake_nextval();
+SELECT code, message FROM sqlstate_of('SELECT snowflake_nextval()');
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT ids.snowflake_nextval(), place int);
 INSERT INTO orders (place) VALUES (1), (2);
 SELECT count(*), bool_and((ids.snowflake_decode(id)).worker_id = 7) AS readable FROM orders;

@@ -372,9 +372,12 @@ CREATE OPERATOR trap.> (LEFTARG = timestamptz, RIGHTARG = timestamptz, FUNCTION 
 CREATE DOMAIN trap.bigint AS int CHECK (VALUE < 0);
 CREATE TEMPORARY TABLE settings (registry_id uuid);
 CREATE TEMPORARY TABLE lease (lease_id uuid);
+SELECT current_setting('server_version_num')::int < 190000 AS has_old_strings \gset
 SET search_path = trap, pg_temp, pg_catalog;
 SET row_security = off;
+\if :has_old_strings
 SET standard_conforming_strings = off;
+\endif
 SET TimeZone = 'Pacific/Kiritimati';
 SET DateStyle = 'Postgres, DMY';
 SET IntervalStyle = 'sql_standard';

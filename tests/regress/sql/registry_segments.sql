@@ -353,8 +353,11 @@ CREATE OPERATOR trap.= (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.sprung)
 CREATE OPERATOR trap.<= (LEFTARG = numeric, RIGHTARG = numeric, FUNCTION = trap.sprung);
 CREATE OPERATOR trap.> (LEFTARG = numeric, RIGHTARG = numeric, FUNCTION = trap.sprung);
 CREATE TEMPORARY TABLE segment (name text);
+SELECT current_setting('server_version_num')::int < 190000 AS has_old_strings \gset
 SET search_path = trap, pg_temp, pg_catalog;
+\if :has_old_strings
 SET standard_conforming_strings = off;
+\endif
 SET TimeZone = 'Pacific/Kiritimati';
 SET DateStyle = 'Postgres, DMY';
 SET extra_float_digits = -15;
