@@ -1,5 +1,5 @@
 //! Connections to the registry. Every wait and every answer has a limit. A result with a warning is an
-//! error, because the registry's commit may not have reached its standby.
+//! error if the registry's commit may not have reached its standby.
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
@@ -7,14 +7,17 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use snowflake_id_core::message::without_controls;
+use snowflake_id_core::protocol::may_be_about_commit;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
+use tokio_postgres::error::Severity;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Config};
@@ -43,7 +46,7 @@ pub type Connector = Arc<dyn Fn() -> Connecting + Send + Sync>;
 /// A connection. It is closed when the value is dropped.
 pub struct Connection {
     client: tokio_postgres::Client,
-    /// Whether the server has sent a warning since the last query.
+    /// Whether the server has sent a warning since the last query that may be about its commit.
     has_warned: Arc<AtomicBool>,
     /// Why the connection has failed.
     failure: Arc<OnceLock<Problem>>,
@@ -124,7 +127,8 @@ where
     };
     let stream = stream.map_err(|error| error.to_string())?;
     let tls = tls.make_tls_connect(name).map_err(|error| error.into().to_string())?;
-    let (client, connection) = config.connect_raw(stream, tls).await.map_err(|error| text_of(&error))?;
+    let (client, mut connection) = config.connect_raw(stream, tls).await.map_err(|error| text_of(&error))?;
+    read_greeting(&mut connection).await?;
     let has_warned = Arc::new(AtomicBool::new(false));
     let failure = Arc::new(OnceLock::new());
     let driver = tokio::spawn(drive(connection, has_warned.clone(), failure.clone()));
@@ -138,6 +142,26 @@ where
         }
     }
     Ok(connection)
+}
+
+/// Reads what the server has sent before it was ready for queries. A warning among it, such as that a password will expire
+/// soon, is not about the answer to a query.
+async fn read_greeting<S, T>(connection: &mut tokio_postgres::Connection<S, T>) -> Result<(), Problem>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    poll_fn(|context| {
+        loop {
+            match connection.poll_message(context) {
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(text_of(&error))),
+                Poll::Ready(None) => return Poll::Ready(Err("connection closed".into())),
+                Poll::Pending => return Poll::Ready(Ok(())),
+            }
+        }
+    })
+    .await
 }
 
 /// Connects to the first address that accepts the connection.
@@ -159,7 +183,8 @@ async fn drive<S, T>(
     while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
         match message {
             Ok(AsyncMessage::Notice(notice))
-                if notice.parsed_severity() == Some(tokio_postgres::error::Severity::Warning) =>
+                if notice.parsed_severity() == Some(Severity::Warning)
+                    && may_be_about_commit(notice.routine()) =>
             {
                 has_warned.store(true, Ordering::Release);
             }

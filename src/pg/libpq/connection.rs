@@ -7,6 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::ptr::{NonNull, null};
 
 use pq_sys::*;
+use snowflake_id_core::protocol::may_be_about_commit;
 
 use super::answer::{Refusal, ResultOfQuery, Row, StatementError};
 use super::start::start;
@@ -22,8 +23,8 @@ const MOST_MEMORY: usize = 16 << 20;
 /// A connection, which is closed when the value is dropped.
 pub struct Connection {
     handle: NonNull<PGconn>,
-    /// Whether the server has sent a warning since the last query. The flag is on the heap, because libpq stores a
-    /// pointer to the flag.
+    /// Whether the server has sent a warning since the last query that may be about its commit. The flag is on the heap,
+    /// because libpq stores a pointer to the flag.
     has_warned: NonNull<Cell<bool>>,
     answer: Result<Vec<Row>, StatementError>,
     /// The total length of all values received so far, in bytes.
@@ -213,7 +214,8 @@ impl Connection {
     }
 
     /// Returns the rows of the answer, or the server's error message. The second value is true if the server has sent
-    /// a warning. The server sends a warning when a commit may not have reached the standby.
+    /// a warning that its commit may not have reached the standby, or any other warning that
+    /// [may be about the commit](may_be_about_commit).
     pub fn answer(&mut self) -> (Result<Vec<Row>, StatementError>, bool) {
         (std::mem::replace(&mut self.answer, Ok(vec![])), self.has_warned().get())
     }
@@ -266,15 +268,17 @@ fn memory_in_use() -> usize {
     0
 }
 
-/// Remembers warnings. libpq calls this function for each notice. The function calls no functions of the PostgreSQL
-/// server, so it needs no guard. A panic would abort the process instead of unwinding into libpq, because the
-/// function is not `extern "C-unwind"`.
+/// Remembers warnings that may be about a commit. libpq calls this function for each notice. The function calls no
+/// functions of the PostgreSQL server, so it needs no guard. A panic would abort the process instead of unwinding into
+/// libpq, because the function is not `extern "C-unwind"`.
 unsafe extern "C" fn on_notice(has_warned: *mut c_void, notice: *const PGresult) {
-    // SAFETY: the first pointer is the one given to PQsetNoticeReceiver, the second one a notice. The severity of the
-    // notice is a C string or null.
+    // SAFETY: the first pointer is the one given to PQsetNoticeReceiver, the second one a notice. The fields of the
+    // notice are C strings or null.
     unsafe {
-        let severity = message(PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED.into()));
-        if severity == "WARNING" {
+        let field = |code: u8| message(PQresultErrorField(notice, code.into()));
+        if field(PG_DIAG_SEVERITY_NONLOCALIZED) == "WARNING"
+            && may_be_about_commit(Some(&field(PG_DIAG_SOURCE_FUNCTION)))
+        {
             (*has_warned.cast::<Cell<bool>>()).set(true);
         }
     }

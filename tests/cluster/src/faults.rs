@@ -11,7 +11,7 @@ use postgres::Client;
 
 use crate::load::Random;
 use crate::user::{give_to_server_user, new_dir};
-use crate::{Cluster, eventually, kill, status, successful};
+use crate::{Cluster, Run, eventually, kill, single, status, successful};
 
 /// The longest time for which processes are paused. A paused process may hold a lock that the test waits for, so
 /// without a limit the test would hang.
@@ -208,4 +208,27 @@ pub fn time_to_stop(server: &Cluster) -> Duration {
     server.stop_server("fast");
     println!("stopped after {:?}", start.elapsed());
     start.elapsed()
+}
+
+/// Sets a server's transaction IDs forward until 30 million are left before they wrap around, and starts it again. From
+/// then on, the server warns each time it assigns one: PostgreSQL 15 to 18 do from 40 million on, 19 from 100 million.
+pub fn use_up_transaction_ids(server: &Cluster) {
+    const LEFT: u32 = 30_000_000;
+    /// The number of transactions whose states are in one file.
+    const PER_FILE: u32 = 1 << 20;
+    server.connect().run("CREATE DATABASE unvacuumed");
+    let mut client = server.connect_to("unvacuumed");
+    client.run("CREATE TABLE damaged (number int)");
+    let damaged: String = single(&mut client, "SELECT pg_relation_filepath('damaged')");
+    let oldest: String = single(&mut client, "SELECT oldest_xid::text FROM pg_control_checkpoint()");
+    let next = (oldest.parse::<u32>().unwrap() + (1 << 31) - LEFT).next_multiple_of(PER_FILE);
+    server.stop_server("fast");
+    // Without its file, the table cannot be vacuumed, so the warnings go on.
+    fs::remove_file(server.data_dir().join(damaged)).unwrap();
+    let states = server.data_dir().join(format!("pg_xact/{:04X}", next / PER_FILE));
+    fs::write(&states, vec![0; PER_FILE as usize / 4]).unwrap();
+    server.own(&states);
+    let mut reset = server.program("pg_resetwal");
+    successful(reset.arg("--next-transaction-id").arg(next.to_string()).arg(server.data_dir()));
+    server.start_server();
 }

@@ -67,6 +67,7 @@ mod fleet {
     mod stops;
     mod subscribers;
     mod tar_pit;
+    mod warnings;
     mod wrong_clocks;
 }
 mod fuzz {
