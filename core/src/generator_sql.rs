@@ -46,6 +46,7 @@ impl Layout {
         let values = [
             ("layout", self.to_string()),
             ("identity", identity.to_string()),
+            ("start", self.start_of_sequences(identity).to_string()),
             ("epoch", instant(self.epoch_us())),
             ("end", instant(self.end_us())),
             ("ids_per_second", format!("{:.1}", self.ids_per_second())),
@@ -71,6 +72,15 @@ impl Layout {
             script = script.replace(&format!("{{{name}}}"), &value);
         }
         Ok(script + &self.reader_functions_sql("CREATE OR REPLACE"))
+    }
+
+    /// Returns the start value of both sequences, which is never used as a value. Generators of different layouts or worker
+    /// IDs have different start values, except with a probability of 2^-32.
+    ///
+    /// Since PostgreSQL 19, logical replication can set a sequence of a subscriber to the value of the publisher's. It
+    /// refuses to do so if their definitions differ. Otherwise, the subscriber could repeat IDs.
+    fn start_of_sequences(&self, identity: Identity) -> u32 {
+        crc32fast::hash(format!("{self}, {identity}").as_bytes())
     }
 
     /// Returns the last counter of a tick, or the largest `bigint` if that is smaller.

@@ -8,7 +8,8 @@
 --     GRANT EXECUTE ON FUNCTION ids.snowflake_nextval(), ids.snowflake_batch(integer) TO app;
 --
 -- To change the worker ID, run the script for the new worker ID in the same schema. IDs then continue above the
--- previous ones. One schema can contain one layout.
+-- previous ones. The script waits for transactions that have taken IDs, and new calls wait for the script. One schema
+-- can contain one layout.
 --
 -- What is promised, for the IDs of this schema:
 --   * Each ID is larger than all IDs that any session received before the call started, whatever the clock does.
@@ -90,7 +91,7 @@ BEGIN
     is_new := pg_catalog.to_regclass(counter) IS NULL;
     IF is_new THEN
         FOREACH object IN ARRAY ARRAY[base, counter] LOOP
-            EXECUTE pg_catalog.format('CREATE SEQUENCE %s MINVALUE 0 START 0 NO CYCLE CACHE 1', object);
+            EXECUTE pg_catalog.format('CREATE SEQUENCE %s MINVALUE 0 START {start} NO CYCLE CACHE 1', object);
             EXECUTE pg_catalog.format('COMMENT ON SEQUENCE %s IS %L', object, mark);
             PERFORM pg_catalog.setval(object::pg_catalog.regclass, 0);
             -- In an extension, a dump has to contain the values of the sequences.
@@ -110,10 +111,17 @@ BEGIN
                 pg_catalog.obj_description(counter::pg_catalog.regclass, 'pg_class')),
             HINT = 'Create another schema, and put it first in search_path.';
     END IF;
-    -- If only the schema of a dump was restored, the sequences have no values.
     FOREACH object IN ARRAY ARRAY[base, counter] LOOP
+        -- If only the schema of a dump was restored, the sequences have no values.
         IF pg_catalog.pg_sequence_last_value(object::pg_catalog.regclass) IS NULL THEN
             PERFORM pg_catalog.setval(object::pg_catalog.regclass, 0);
+        END IF;
+        -- The start value is never used. It stands for layout and worker ID, because logical replication copies the value
+        -- of a sequence only if the definitions are equal.
+        IF (SELECT sequence.seqstart FROM pg_catalog.pg_sequence AS sequence
+            WHERE sequence.seqrelid OPERATOR(pg_catalog.=) object::pg_catalog.regclass)
+            OPERATOR(pg_catalog.<>) {start} THEN
+            EXECUTE pg_catalog.format('ALTER SEQUENCE %s START {start}', object);
         END IF;
     END LOOP;
 

@@ -109,11 +109,15 @@ SELECT count(*) FROM pg_proc AS p
 WHERE pronamespace = '"layout 2"'::regnamespace AND (obj_description(oid, 'pg_proc') IS NULL OR proowner <> 'regress_generator'::regrole
       OR provolatile = 'v' AND (has_function_privilege('regress_app', oid, 'EXECUTE') OR proparallel <> 'u'));
 
--- The script can be run again for another worker ID. The rights that were granted are kept.
+-- The script can be run again for another worker ID. The rights that were granted are kept. The start values, with which
+-- logical replication tells the sequences of several servers apart, change.
 GRANT USAGE ON SCHEMA "layout 1" TO regress_app;
 GRANT EXECUTE ON FUNCTION "layout 1".snowflake_nextval() TO regress_app;
 SELECT "layout 1".snowflake_nextval() AS last_id \gset
+SELECT seqstart AS last_start FROM pg_sequence WHERE seqrelid = '"layout 1".snowflake_generator_base'::regclass \gset
 SELECT install('layout 1', 'standard', 6);
+SELECT count(*), count(DISTINCT seqstart), bool_and(seqstart <> :last_start) AS different
+FROM pg_sequence WHERE seqrelid::regclass::text IN ('"layout 1".snowflake_generator_base', '"layout 1".snowflake_generator_counter');
 RESET ROLE;
 SET ROLE regress_app;
 SELECT id > :last_id AS increases, "layout 1".snowflake_worker(id) AS worker FROM "layout 1".snowflake_nextval() AS id;
