@@ -426,7 +426,7 @@ impl Cluster {
     pub fn program(&self, name: &str) -> Command {
         let mut command = as_server_user(&self.bin_dir.join(name));
         // Tests compare errors as text.
-        command.env("LC_ALL", "C").env_remove("RUST_BACKTRACE").current_dir(self.dir.path());
+        command.env("LC_ALL", "C").current_dir(self.dir.path());
         command
     }
 

@@ -102,6 +102,7 @@ mod horizon {
     pub mod stakes;
 }
 mod ids {
+    mod backtraces;
     mod copy;
     mod generator_script;
     mod layouts;
