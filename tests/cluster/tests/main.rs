@@ -158,12 +158,13 @@ mod versions {
     mod protocols;
     mod relations;
     mod rolling;
+    mod since_19;
     mod updates;
 }
 mod watermark {
     mod accidents;
     mod apply_worker;
-    mod consumers;
+    pub mod consumers;
     mod events;
     mod identity;
     pub mod in_order;
@@ -173,5 +174,5 @@ mod watermark {
     mod resets;
     mod standby;
     mod status;
-    mod writers;
+    pub mod writers;
 }
