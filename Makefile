@@ -7,7 +7,7 @@
 #   make demo            kills a server and sets its clock back while clients take IDs         (KEEP=1 leaves the server running)
 #   make fleet-demo      shows a fleet with leased worker IDs, with crashes and failovers
 #   make test            runs all tests on one version of PostgreSQL
-#   make test-all        runs all tests, and on PostgreSQL 15 to 18 the tests that depend on the version    (VERSIONS="16 18", PART=sql)
+#   make test-all        runs all tests, and on PostgreSQL 15 to 19 the tests that depend on the version    (VERSIONS="16 18", PART=sql)
 #   make soak            tests crashes and clock steps in many rounds            (ROUNDS=200)
 #   make fleet-patroni   tests a registry and a shard under Patroni, with failovers under load
 #   make citus           tests distributed tables on a cluster of Citus              (PG_CONFIG=.. names a PostgreSQL with Citus)
@@ -29,7 +29,6 @@
 #   make image           builds an extension image for CloudNativePG and PostgreSQL 18
 #   make test-packages   tests the archive, the Debian and RPM packages and the image        (FULL=1 compiles them as for users, PACKAGES="deb rpm")
 #   make test-arm64      runs the tests of the core on 64-bit ARM, in an emulator
-#   make check-19        compiles the extension for PostgreSQL 19, which is not supported yet
 #   make lint            checks the formatting, and runs lints
 #   make sql             assembles the installation scripts of both extensions from the sources
 #   make clean           removes build results
@@ -37,7 +36,7 @@
 # PG_CONFIG=/path/to/pg_config selects another PostgreSQL than Debian's version 15. "make test-all" installs the other
 # versions below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni citus clients test-monitoring rehearsal verify simulate fuzz bench figures instructions pictures book links dist deb rpm image test-packages test-arm64 check-19 lint sql clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni citus clients test-monitoring rehearsal verify simulate fuzz bench figures instructions pictures book links dist deb rpm image test-packages test-arm64 lint sql clean
 
 all:
 	@scripts/build.sh
@@ -126,9 +125,6 @@ test-packages:
 
 test-arm64:
 	@scripts/test-arm64.sh
-
-check-19:
-	@scripts/check-19.sh
 
 lint:
 	@scripts/lint.sh

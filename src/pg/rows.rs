@@ -8,7 +8,7 @@
 //! This is safe for the following reasons:
 //!
 //! - The only writer is a worker that holds a lock on the relation. The lock also excludes commands that would give
-//!   the relation new files (VACUUM FULL, CLUSTER, REFRESH, TRUNCATE).
+//!   the relation new files (VACUUM FULL, CLUSTER, REPACK, REFRESH, TRUNCATE).
 //! - Nothing else updates or deletes rows, because SQL refuses to write into a materialized view. A row therefore
 //!   keeps its line pointer. VACUUM may move the bytes within the page, but only while it has exclusive
 //!   access to the page.
