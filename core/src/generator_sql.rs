@@ -77,8 +77,8 @@ impl Layout {
     /// Returns the start value of both sequences, which is never used as a value. Generators of different layouts or worker
     /// IDs have different start values, except with a probability of 2^-32.
     ///
-    /// Since PostgreSQL 19, logical replication can set a sequence of a subscriber to the value of the publisher's. It
-    /// refuses to do so if their definitions differ. Otherwise, the subscriber could repeat IDs.
+    /// Since PostgreSQL 19, logical replication can set a sequence of a subscriber to the value of the same sequence on
+    /// the publisher, and the subscriber could repeat IDs. PostgreSQL refuses to do so if the definitions differ.
     fn start_of_sequences(&self, identity: Identity) -> u32 {
         crc32fast::hash(format!("{self}, {identity}").as_bytes())
     }

@@ -8,15 +8,16 @@
 --     GRANT EXECUTE ON FUNCTION ids.snowflake_nextval(), ids.snowflake_batch(integer) TO app;
 --
 -- To change the worker ID, run the script for the new worker ID in the same schema. IDs then continue above the
--- previous ones. The script waits for transactions that have taken IDs, and new calls wait for the script. One schema
--- can contain one layout.
+-- previous ones. The script waits at most 5 seconds for transactions that have taken IDs, and new calls wait for the
+-- script. If the script fails with a lock timeout, run it again. One schema can contain one layout.
 --
 -- What is promised, for the IDs of this schema:
 --   * Each ID is larger than all IDs that any session received before the call started, whatever the clock does.
 --   * No row that is committed has the ID of another row, not even after a crash. As with a sequence, an ID whose
 --     transaction was lost in a crash may be issued again if the clock is behind after the crash.
 --   * The time in an ID is at most one second ahead of the clock, and never before the start of the call.
---   * A call waits at most 5 seconds for the clock, and 1 second for a lock. The field clock_seq is always 0.
+--   * A call waits at most 5 seconds for the clock, and 1 second for a lock, except while the script runs. The field
+--     clock_seq is always 0.
 --
 -- What is not promised:
 --   * The worker ID is not leased. You have to make sure that no other server, database or schema uses it.
@@ -39,6 +40,7 @@ DECLARE
     other pg_catalog.text;
     object pg_catalog.text;
     statement pg_catalog.text;
+    lock_timeout pg_catalog.text;
 BEGIN
     IF schema_name IS NULL OR schema_name OPERATOR(pg_catalog.~) '^pg_temp' THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
@@ -117,11 +119,15 @@ BEGIN
             PERFORM pg_catalog.setval(object::pg_catalog.regclass, 0);
         END IF;
         -- The start value is never used. It stands for layout and worker ID, because logical replication copies the value
-        -- of a sequence only if the definitions are equal.
+        -- of a sequence only if the definitions are equal. With START alone, numbers that are taken afterwards could be
+        -- taken again after a crash, because the WAL would not contain them. CACHE makes PostgreSQL log the next number.
         IF (SELECT sequence.seqstart FROM pg_catalog.pg_sequence AS sequence
             WHERE sequence.seqrelid OPERATOR(pg_catalog.=) object::pg_catalog.regclass)
             OPERATOR(pg_catalog.<>) {start} THEN
-            EXECUTE pg_catalog.format('ALTER SEQUENCE %s START {start}', object);
+            lock_timeout := pg_catalog.current_setting('lock_timeout');
+            PERFORM pg_catalog.set_config('lock_timeout', '5s', true);
+            EXECUTE pg_catalog.format('ALTER SEQUENCE %s START {start} CACHE 1', object);
+            PERFORM pg_catalog.set_config('lock_timeout', lock_timeout, true);
         END IF;
     END LOOP;
 

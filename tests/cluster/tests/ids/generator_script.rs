@@ -12,10 +12,15 @@ use postgres::{Config, NoTls, SimpleQueryMessage};
 
 const SESSIONS: usize = 16;
 
-/// The script for the default layout.
+/// The script for the default layout and worker ID 5.
 fn script() -> String {
+    script_for(5)
+}
+
+/// The script for the default layout and a worker ID.
+fn script_for(worker: i32) -> String {
     let cluster = Cluster::builder().start();
-    single(&mut cluster.connect(), "SELECT snowflake_generator_sql('standard', 5)")
+    single(&mut cluster.connect(), &format!("SELECT snowflake_generator_sql('standard', {worker})"))
 }
 
 /// A server without the library.
@@ -220,6 +225,30 @@ fn fill(server: &Cluster, count: u32) {
             scope.spawn(|| server.connect().run(&insert));
         }
     });
+}
+
+/// The worker ID is changed, which gives the sequences new files, and the server is killed. The clock is set back.
+#[test]
+fn the_worker_id_is_changed() {
+    let server = without_the_library().clock().start();
+    install(&server, &script());
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let mut all = ids(&mut client, "SELECT ids.snowflake_batch(5)");
+    client.run("SET SESSION AUTHORIZATION generator; SET search_path = ids");
+    let script = script_for(6);
+    // A transaction that has taken an ID stops the script, and the script stops no other call for long.
+    other.run("BEGIN; SELECT ids.snowflake_nextval()");
+    let error = client.batch_execute(&format!("BEGIN; {script}")).unwrap_err();
+    assert_eq!(error.code().unwrap().code(), "55P03", "{error}");
+    client.run("ROLLBACK");
+    other.run("COMMIT");
+    client.run(&script);
+    all.extend(ids(&mut other, "INSERT INTO ids.orders SELECT FROM generate_series(1, 10) RETURNING id"));
+    kill_server(&server);
+    server.set_clock(-3.0);
+    server.start_server();
+    all.extend(ids(&mut server.connect(), "SELECT ids.snowflake_batch(10)"));
+    assert_increasing(&all);
 }
 
 /// Without its lock, the script repeats IDs. So the tests can fail.
