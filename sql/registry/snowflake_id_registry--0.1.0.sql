@@ -796,8 +796,9 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.make_key() IS 'creates the signing key of a new registry';
 
+-- VOLATILE, so that the query takes its snapshot after it has locked the table: see is_limited().
 CREATE FUNCTION snowflake_registry.signed(statement text) RETURNS text
-STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN (
         SELECT statement || '.' || encode(
@@ -2259,8 +2260,11 @@ COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, te
 
 -- SET ROLE does not change session_user. Limits of all roles of which the session is a member count, because a member
 -- that does not inherit the privileges of a limited role could otherwise avoid the limit by SET ROLE.
+--
+-- The functions are VOLATILE, so that each query takes its snapshot after it has locked the table. A snapshot from before
+-- the end of a command that rewrites the table, such as REPACK (CONCURRENTLY), would show the table empty.
 CREATE FUNCTION snowflake_registry.is_limited() RETURNS boolean
-STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- take() runs as the owner of the registry. Superusers have the privileges of all roles.
     RETURN NOT pg_has_role(session_user, current_user, 'USAGE')
@@ -2274,7 +2278,7 @@ COMMENT ON FUNCTION snowflake_registry.is_limited() IS
     'tests whether the session may take numbers only of the segments that were granted to its roles';
 
 CREATE FUNCTION snowflake_registry.is_granted(name text) RETURNS boolean
-STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     RETURN EXISTS (
@@ -2288,7 +2292,7 @@ COMMENT ON FUNCTION snowflake_registry.is_granted(text) IS
 
 -- The reason may contain the name and numbers of a segment.
 CREATE FUNCTION snowflake_registry.shown_reason(quarantine_reason text) RETURNS text
-STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN CASE WHEN quarantine_reason IS NULL THEN NULL
                 WHEN snowflake_registry.is_limited() THEN 'commits may have been lost'

@@ -46,8 +46,9 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.make_key() IS 'creates the signing key of a new registry';
 
+-- VOLATILE, so that the query takes its snapshot after it has locked the table: see is_limited().
 CREATE FUNCTION snowflake_registry.signed(statement text) RETURNS text
-STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN (
         SELECT statement || '.' || encode(

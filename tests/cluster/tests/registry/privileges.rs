@@ -1,6 +1,8 @@
 //! Roles that may use only some segments: programs and servers that take numbers by a login role of their own. Topic
 //! `registry_privileges` of pg_regress covers what a single session can test.
 
+use std::thread;
+
 use harness::segments;
 use harness::*;
 
@@ -76,6 +78,31 @@ fn a_limited_role_tells_of_a_loss() {
     let answer = Member::default().take(&mut shop, "mine");
     assert_eq!(answer.outcome, "closed");
     assert_eq!(answer.detail.unwrap(), "commits of the registry may have been lost");
+}
+
+/// The tables of privileges and of the key are rewritten, for example by `REPACK (CONCURRENTLY)`, while a role asks. An
+/// older snapshot would show them empty.
+#[test]
+fn the_tables_are_rewritten_meanwhile() {
+    let registry = registry_of_a_shop();
+    let mut shop = connect_as(&registry, "shop");
+    assert_eq!(beside_rewrite(&registry, "segment_privilege", || outcome(&mut shop, "theirs")), "denied");
+    assert_eq!(beside_rewrite(&registry, "segment_privilege", || outcome(&mut shop, "mine")), "granted");
+    let (_, signed) = beside_rewrite(&registry, "signing_key", || report(&mut shop, "mine", &[]));
+    assert!(signed.is_some());
+}
+
+/// Calls a function that waits for a command that rewrites a table of the registry.
+fn beside_rewrite<T: Send>(registry: &Cluster, table: &str, ask: impl FnOnce() -> T + Send) -> T {
+    let mut client = registry.connect();
+    client.run(&format!("BEGIN; ALTER TABLE snowflake_registry.{table} SET UNLOGGED"));
+    thread::scope(|scope| {
+        let asked = scope.spawn(ask);
+        let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'relation')";
+        eventually("the lock", || single::<bool>(&mut client, waits));
+        client.run(&format!("COMMIT; ALTER TABLE snowflake_registry.{table} SET LOGGED"));
+        asked.join().unwrap()
+    })
 }
 
 /// A dump contains the names of roles, which have other OIDs elsewhere. Without the roles it is not restored, rather
