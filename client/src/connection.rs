@@ -184,7 +184,7 @@ async fn drive<S, T>(
         match message {
             Ok(AsyncMessage::Notice(notice))
                 if notice.parsed_severity() == Some(Severity::Warning)
-                    && may_be_about_commit(notice.routine()) =>
+                    && may_be_about_commit(notice.routine().unwrap_or_default()) =>
             {
                 has_warned.store(true, Ordering::Release);
             }

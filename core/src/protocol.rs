@@ -64,13 +64,20 @@ impl Mismatch {
 }
 
 /// Returns whether a warning of the registry's server may mean that its commit can be lost. The argument is the name of
-/// the function in PostgreSQL that has raised the warning, [field `R`] of the message.
+/// the function of PostgreSQL that has raised the warning, [field `R`] of the message.
 ///
-/// PostgreSQL warns of such a commit if the wait for a standby was interrupted. It also warns that the IDs of transactions
-/// or of multixacts must be vacuumed soon, and a registry that is short of them must not end the leases of its fleet. Any
-/// other warning is taken to be about the commit.
+/// PostgreSQL warns of such a commit if the wait for a standby was interrupted. It also warns that databases must be
+/// vacuumed soon, whenever it assigns the ID of a transaction or of a multixact. A registry in this state must not end
+/// the leases of its fleet. Any other warning is taken to be about the commit.
+///
+/// ```
+/// use snowflake_id_core::protocol::may_be_about_commit;
+///
+/// assert!(!may_be_about_commit("GetNewTransactionId") && !may_be_about_commit("GetNewMultiXactId"));
+/// assert!(may_be_about_commit("SyncRepWaitForLSN") && may_be_about_commit(""));
+/// ```
 ///
 /// [field `R`]: https://www.postgresql.org/docs/current/protocol-error-fields.html
-pub fn may_be_about_commit(function: Option<&str>) -> bool {
-    !matches!(function, Some("GetNewTransactionId" | "GetNewMultiXactId"))
+pub fn may_be_about_commit(function: &str) -> bool {
+    !matches!(function, "GetNewTransactionId" | "GetNewMultiXactId")
 }

@@ -277,7 +277,7 @@ unsafe extern "C" fn on_notice(has_warned: *mut c_void, notice: *const PGresult)
     unsafe {
         let field = |code: u8| message(PQresultErrorField(notice, code.into()));
         if field(PG_DIAG_SEVERITY_NONLOCALIZED) == "WARNING"
-            && may_be_about_commit(Some(&field(PG_DIAG_SOURCE_FUNCTION)))
+            && may_be_about_commit(&field(PG_DIAG_SOURCE_FUNCTION))
         {
             (*has_warned.cast::<Cell<bool>>()).set(true);
         }

@@ -1,6 +1,7 @@
-//! The registry's server warns of what has nothing to do with its commits. No lease ends because of that.
+//! Warnings of the registry's server that are not about a commit. No lease ends because of them.
 
 use std::fs;
+use std::sync::{Arc, Mutex};
 
 use harness::*;
 
@@ -20,8 +21,17 @@ fn a_registry_that_must_be_vacuumed() {
     let mut all = take_from(&[server, newcomer]);
     all.extend((0..1_000).map(|_| program.next_id().unwrap()));
     assert_distinct(&all);
-    let log = fleet.registry.log();
-    assert!(log.contains("must be vacuumed within"), "{log}");
+    assert_eq!(warnings(&fleet.connection_string(), "SELECT pg_current_xact_id()"), ["GetNewTransactionId"]);
+}
+
+/// The functions of PostgreSQL from which a statement raises warnings.
+fn warnings(connection: &str, statement: &str) -> Vec<String> {
+    let noted = Arc::new(Mutex::new(vec![]));
+    let notes = noted.clone();
+    let mut config: postgres::Config = connection.parse().unwrap();
+    config.notice_callback(move |notice| notes.lock().unwrap().extend(notice.routine().map(str::to_owned)));
+    config.connect(postgres::NoTls).unwrap().run(statement);
+    noted.lock().unwrap().clone()
 }
 
 /// The registry warns at each login: of a setting of the role that has become invalid, and since version 19 of a password
