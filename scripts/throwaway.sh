@@ -98,6 +98,7 @@ start_server() {
 
 # Ignore settings that are meant for other clusters.
 unset PGHOST PGHOSTADDR PGPORT PGUSER PGDATABASE PGPASSWORD PGSERVICE PGOPTIONS PGDATA PGAPPNAME PGSSLMODE
+unset RUST_BACKTRACE # Tests that fail would print long backtraces.
 
 server_user=postgres
 if [ "$(id -u)" -eq 0 ] && ! id "$server_user" >/dev/null 2>&1; then

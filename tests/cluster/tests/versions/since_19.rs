@@ -47,6 +47,30 @@ fn what_the_keeper_stores_is_not_repacked_concurrently() {
     }
 }
 
+/// The tables of a registry are repacked while a server renews its lease. After `REPACK (CONCURRENTLY)`, the row of
+/// `settings` looks like one of a restored dump, and the registry grants nothing new before its administrator says so.
+#[test]
+fn a_registry_is_repacked() {
+    let fleet = Fleet::start(LASTING_LEASES);
+    let server = fleet.server().start();
+    leased_worker(&server);
+    let mut registry = fleet.registry.connect();
+    for table in ["lease", "segment", "segment_privilege", "signing_key", "settings"] {
+        for command in ["REPACK", "REPACK (CONCURRENTLY)"] {
+            assert_eq!(
+                single::<String>(&mut registry, "SELECT state FROM snowflake_registry.status"),
+                "ready"
+            );
+            registry.run(&format!("{command} snowflake_registry.{table}"));
+            assert_renewed(&server);
+        }
+    }
+    let newcomer = fleet.server().start();
+    wait_for_error(&newcomer, "restored from a dump");
+    registry.run("SELECT snowflake_registry.end_quarantine()");
+    leased_worker(&newcomer);
+}
+
 /// Consumers that read each time under a new snapshot lose no row.
 #[test]
 fn a_table_is_repacked_beside_its_readers() {
