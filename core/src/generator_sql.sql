@@ -7,9 +7,10 @@
 --     GRANT USAGE ON SCHEMA ids TO app;
 --     GRANT EXECUTE ON FUNCTION ids.snowflake_nextval(), ids.snowflake_batch(integer) TO app;
 --
--- To change the worker ID, run the script for the new worker ID in the same schema. IDs then continue above the
--- previous ones. The script waits at most 5 seconds for transactions that have taken IDs, and new calls wait for the
--- script. If the script fails with a lock timeout, run it again. One schema can contain one layout.
+-- To change the worker ID, run the script for the new worker ID in the same schema. If the worker ID is raised, IDs
+-- continue above the previous ones. The script waits for the transactions that have taken IDs, at most 5 seconds unless
+-- lock_timeout is set, and new calls wait for the script. These calls return one more ID with the former worker ID: wait
+-- for them before another server gets it. Take no IDs in the transaction of the script. One schema can contain one layout.
 --
 -- What is promised, for the IDs of this schema:
 --   * Each ID is larger than all IDs that any session received before the call started, whatever the clock does.
@@ -113,21 +114,23 @@ BEGIN
                 pg_catalog.obj_description(counter::pg_catalog.regclass, 'pg_class')),
             HINT = 'Create another schema, and put it first in search_path.';
     END IF;
+    lock_timeout := pg_catalog.current_setting('lock_timeout');
     FOREACH object IN ARRAY ARRAY[base, counter] LOOP
-        -- If only the schema of a dump was restored, the sequences have no values.
-        IF pg_catalog.pg_sequence_last_value(object::pg_catalog.regclass) IS NULL THEN
-            PERFORM pg_catalog.setval(object::pg_catalog.regclass, 0);
-        END IF;
         -- The start value is never used. It stands for layout and worker ID, because logical replication copies the value
         -- of a sequence only if the definitions are equal. With START alone, numbers that are taken afterwards could be
         -- taken again after a crash, because the WAL would not contain them. CACHE makes PostgreSQL log the next number.
         IF (SELECT sequence.seqstart FROM pg_catalog.pg_sequence AS sequence
             WHERE sequence.seqrelid OPERATOR(pg_catalog.=) object::pg_catalog.regclass)
             OPERATOR(pg_catalog.<>) {start} THEN
-            lock_timeout := pg_catalog.current_setting('lock_timeout');
-            PERFORM pg_catalog.set_config('lock_timeout', '5s', true);
+            IF lock_timeout OPERATOR(pg_catalog.=) '0' THEN
+                PERFORM pg_catalog.set_config('lock_timeout', '5s', true);
+            END IF;
             EXECUTE pg_catalog.format('ALTER SEQUENCE %s START {start} CACHE 1', object);
             PERFORM pg_catalog.set_config('lock_timeout', lock_timeout, true);
+        END IF;
+        -- If only the schema of a dump was restored, the sequences have no values.
+        IF pg_catalog.pg_sequence_last_value(object::pg_catalog.regclass) IS NULL THEN
+            PERFORM pg_catalog.setval(object::pg_catalog.regclass, 0);
         END IF;
     END LOOP;
 

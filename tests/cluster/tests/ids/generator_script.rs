@@ -12,15 +12,17 @@ use postgres::{Config, NoTls, SimpleQueryMessage};
 
 const SESSIONS: usize = 16;
 
-/// The script for the default layout and worker ID 5.
+/// The script for the default layout.
 fn script() -> String {
-    script_for(5)
+    scripts([5]).concat()
 }
 
-/// The script for the default layout and a worker ID.
-fn script_for(worker: i32) -> String {
+/// The scripts for the default layout and these worker IDs.
+fn scripts<const COUNT: usize>(workers: [i32; COUNT]) -> [String; COUNT] {
     let cluster = Cluster::builder().start();
-    single(&mut cluster.connect(), &format!("SELECT snowflake_generator_sql('standard', {worker})"))
+    let mut client = cluster.connect();
+    workers
+        .map(|worker| single(&mut client, &format!("SELECT snowflake_generator_sql('standard', {worker})")))
 }
 
 /// A server without the library.
@@ -231,18 +233,20 @@ fn fill(server: &Cluster, count: u32) {
 #[test]
 fn the_worker_id_is_changed() {
     let server = without_the_library().clock().start();
-    install(&server, &script());
+    let [script, next] = scripts([5, 6]);
+    install(&server, &script);
     let (mut client, mut other) = (server.connect(), server.connect());
     let mut all = ids(&mut client, "SELECT ids.snowflake_batch(5)");
     client.run("SET SESSION AUTHORIZATION generator; SET search_path = ids");
-    let script = script_for(6);
-    // A transaction that has taken an ID stops the script, and the script stops no other call for long.
+    // A transaction that has taken an ID stops the script.
     other.run("BEGIN; SELECT ids.snowflake_nextval()");
-    let error = client.batch_execute(&format!("BEGIN; {script}")).unwrap_err();
+    let error = client.batch_execute(&format!("BEGIN; {next}")).unwrap_err();
     assert_eq!(error.code().unwrap().code(), "55P03", "{error}");
     client.run("ROLLBACK");
     other.run("COMMIT");
-    client.run(&script);
+    client.run(&format!("BEGIN; {next}"));
+    assert_eq!(single::<String>(&mut client, "SHOW lock_timeout"), "0");
+    client.run("COMMIT");
     all.extend(ids(&mut other, "INSERT INTO ids.orders SELECT FROM generate_series(1, 10) RETURNING id"));
     kill_server(&server);
     server.set_clock(-3.0);
