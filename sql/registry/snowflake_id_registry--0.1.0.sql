@@ -2034,7 +2034,7 @@ COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
 -- The function finds only names that differ in case, because these can be found through an index. Servers request
 -- unknown names repeatedly, and the call holds locks.
 CREATE FUNCTION snowflake_registry.segment_like(name text) RETURNS text
-STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN (
         SELECT segment.name

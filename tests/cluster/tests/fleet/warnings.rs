@@ -21,6 +21,7 @@ fn a_registry_that_must_be_vacuumed() {
     let mut all = take_from(&[server, newcomer]);
     all.extend((0..1_000).map(|_| program.next_id().unwrap()));
     assert_distinct(&all);
+    assert!(fleet.registry.log().contains("must be vacuumed within"));
     assert_eq!(warnings(&fleet.connection_string(), "SELECT pg_current_xact_id()"), ["GetNewTransactionId"]);
 }
 
