@@ -144,6 +144,12 @@ fn a_reload_changes_max_ahead_and_spread() {
     client.run("SELECT snowflake_nextval(); SET snowflake_id.max_wait = 0");
     // 256 IDs a second: with 10 s ahead, 2,560 at once; without, the rest of a second.
     cluster.change_for(&mut client, "snowflake_id.max_ahead", "10s");
+    eventually("a horizon for 10 s ahead", || {
+        single::<bool>(
+            &mut client,
+            "SELECT horizon > clock_timestamp() + interval '10 s' FROM snowflake_status",
+        )
+    });
     assert_eq!(ids(&mut client, "SELECT snowflake_batch(2000)").len(), 2_000);
     cluster.change_for(&mut client, "snowflake_id.max_ahead", "0");
     let (state, message) = failure(&mut client, "SELECT snowflake_batch(1)");
