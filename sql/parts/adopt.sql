@@ -12,7 +12,7 @@
 
 -- Raises an error if this column cannot be adopted at all. Otherwise, returns a description of the table, and the type
 -- of the column.
-CREATE FUNCTION snowflake_adopt_target(
+CREATE FUNCTION snowflake_internal.snowflake_adopt_target(
     adopted_table regclass, adopted_column name, widens boolean, OUT description text, OUT type oid
 )
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -68,7 +68,7 @@ BEGIN
            string_agg(format('SELECT %s.snowflake_adopt(%L, %L);', '@extschema@', relation_name, column_name), ' '
                       ORDER BY relation_name) AS commands
     INTO note
-    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     WHERE is_adopted AND is_root
     HAVING NOT bool_or(relation = adopted_table);
     IF FOUND THEN
@@ -81,12 +81,12 @@ BEGIN
     type := facts.type;
 END
 $$;
-COMMENT ON FUNCTION snowflake_adopt_target(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_target(regclass, name, boolean) IS
     'description of the table and type of the column, for snowflake_adopt(); an error if the column cannot be adopted';
 
 -- Raises an error if code of roles that the caller does not trust could run with the privileges of the caller.
 -- `trusting_call` is the call in which the caller names an owner as trusted, up to the name.
-CREATE FUNCTION snowflake_adopt_check_owners(
+CREATE FUNCTION snowflake_internal.snowflake_adopt_check_owners(
     adopted_table regclass, adopted_column name, widens boolean, trusted_owner regrole, trusting_call text
 ) RETURNS void
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -96,7 +96,7 @@ DECLARE
     note record;
 BEGIN
     SELECT string_agg(DISTINCT relation_name, ', ') INTO names
-    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     WHERE NOT is_owned AND (is_adopted OR NOT is_bigint);
     IF names IS NOT NULL THEN
         RAISE EXCEPTION 'must be owner of %', names
@@ -119,7 +119,7 @@ BEGIN
     INTO note
     FROM (
         SELECT *, owner NOT IN (caller, coalesce(trusted_owner, caller)) AS is_strange
-        FROM @extschema@.snowflake_adopt_owners(adopted_table, adopted_column, widens)
+        FROM snowflake_internal.snowflake_adopt_owners(adopted_table, adopted_column, widens)
     ) AS concerned;
     IF note.tables IS NOT NULL THEN
         RAISE EXCEPTION 'not all affected tables belong to role %', caller
@@ -140,7 +140,7 @@ BEGIN
     FROM (
         SELECT namespace.oid, CASE WHEN namespace.nspowner = 'pg_database_owner'::regrole THEN database.datdba
                                    ELSE namespace.nspowner END::regrole AS owner
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
         JOIN pg_class AS class ON class.oid = involved.relation
         JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
         JOIN pg_database AS database ON database.datname = current_database()
@@ -158,10 +158,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_adopt_check_owners(regclass, name, boolean, regrole, text) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_check_owners(regclass, name, boolean, regrole, text) IS
     'refuses tables and schemas of roles that the caller does not trust, for snowflake_adopt()';
 
-CREATE FUNCTION snowflake_adopt_plan(
+CREATE FUNCTION snowflake_internal.snowflake_adopt_plan(
     adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole, generator text
 )
 RETURNS TABLE (statement text, notice text)
@@ -197,7 +197,7 @@ BEGIN
                   HINT = 'Use ''snowflake'', or ''segment:'' followed by the name of a segment, which has 1 to 255 bytes.';
     END IF;
 
-    target := @extschema@.snowflake_adopt_target(adopted_table, adopted_column, widens);
+    target := snowflake_internal.snowflake_adopt_target(adopted_table, adopted_column, widens);
 
     -- Check that new rows will get IDs. A call for an ID may wait, so the check is made before the locks are acquired.
     IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -217,8 +217,8 @@ BEGIN
 
     -- Check whether max_value of the segment fits into the column, if the caller is allowed to see max_value.
     IF NOT widens AND current_setting('snowflake_id.database', true) IS NOT NULL
-       AND has_function_privilege('@extschema@.snowflake_segments_in_use()', 'EXECUTE') THEN
-        SELECT max_value, position INTO note FROM @extschema@.snowflake_segments_in_use() WHERE name = segment;
+       AND has_function_privilege('snowflake_internal.snowflake_segments_in_use()', 'EXECUTE') THEN
+        SELECT max_value, position INTO note FROM snowflake_internal.snowflake_segments_in_use() WHERE name = segment;
         IF FOUND THEN
             lowest_to_come := coalesce(lowest_to_come, note.position);
             highest := note.max_value;
@@ -239,7 +239,7 @@ BEGIN
     -- Before a table is locked, other sessions can add foreign keys or children, or change the owner. Therefore, the
     -- last iteration repeats all checks while all locks are held.
     LOOP
-        PERFORM @extschema@.snowflake_adopt_check_owners(
+        PERFORM snowflake_internal.snowflake_adopt_check_owners(
             adopted_table, adopted_column, widens, trusted_owner,
             format('SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => ', '@extschema@', adopted_table,
                    adopted_column, (NOT for_execution)::text)
@@ -251,7 +251,7 @@ BEGIN
         SELECT string_agg(relation_name, ', ' ORDER BY is_adopted, relation_name) INTO names
         FROM (
             SELECT relation_name, bool_or(is_adopted) AS is_adopted
-            FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+            FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
             WHERE is_root AND (is_adopted OR NOT is_bigint)
             GROUP BY relation_name
         ) AS altered;
@@ -263,7 +263,7 @@ BEGIN
     SELECT string_agg(obstacle, E'\n' ORDER BY obstacle COLLATE "C") AS obstacles,
            string_agg(DISTINCT remedy, E'\n') AS remedies
     INTO note
-    FROM @extschema@.snowflake_adopt_obstacles(adopted_table, adopted_column, widens);
+    FROM snowflake_internal.snowflake_adopt_obstacles(adopted_table, adopted_column, widens);
     IF note.obstacles IS NOT NULL THEN
         RAISE EXCEPTION 'cannot adopt column "%" of %', adopted_column, target.description
             USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
@@ -272,17 +272,17 @@ BEGIN
     -- Check that new IDs differ from existing values. No new ID is lower than the first ID of the current tick.
     SELECT bool_or(pg_get_expr(expression.adbin, expression.adrelid) IS DISTINCT FROM default_in_catalog)
     INTO sets_default
-    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
     LEFT JOIN pg_attrdef AS expression
       ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
     WHERE involved.is_adopted;
     IF sets_default THEN
         EXECUTE format('SELECT max(%I) FROM %s', adopted_column,
                        (SELECT involved.relation_name
-                        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
+                        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
                         WHERE involved.relation = adopted_table AND involved.is_adopted))
         INTO highest;
-        FOR note IN SELECT * FROM @extschema@.snowflake_adopt_given(adopted_table, adopted_column, widens) LOOP
+        FOR note IN SELECT * FROM snowflake_internal.snowflake_adopt_given(adopted_table, adopted_column, widens) LOOP
             IF NOT note.is_readable THEN
                 RAISE EXCEPTION 'permission denied for sequence %', note.sequence_name
                     USING ERRCODE = 'insufficient_privilege',
@@ -295,7 +295,7 @@ BEGIN
             END IF;
         END LOOP;
         SELECT greatest(highest, max(given.highest_given)) INTO highest
-        FROM @extschema@.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
+        FROM snowflake_internal.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
         -- All arguments are specified, with exactly the types of the parameters. Therefore, no function that another
         -- role has created in the same schema can be a better match.
         IF widens THEN
@@ -321,10 +321,10 @@ BEGIN
 
     RETURN QUERY
     WITH RECURSIVE involved AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+        SELECT * FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
     sequences AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
+        SELECT * FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     ),
     -- All columns of a table are changed in one statement, so that the table is rewritten only once.
     rewritten AS (
@@ -366,7 +366,7 @@ BEGIN
         RETURN;
     END IF;
     FOR note IN
-        SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column, widens, default_in_catalog, true)
+        SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, widens, default_in_catalog, true)
     LOOP
         IF note.is_warning THEN
             RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
@@ -376,7 +376,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_adopt_plan(regclass, name, boolean, regrole, text) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_plan(regclass, name, boolean, regrole, text) IS
     'checks and locks tables for snowflake_adopt(), and returns the statements to execute';
 
 CREATE FUNCTION snowflake_adopt(
@@ -391,7 +391,7 @@ BEGIN
         RAISE EXCEPTION 'table_name, column_name, dry_run and generator must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
     -- The plan is complete before the first statement runs.
-    FOR step IN SELECT * FROM @extschema@.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP
+    FOR step IN SELECT * FROM snowflake_internal.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP
         IF NOT dry_run THEN
             -- Rewriting a table can take a long time, and no pg_stat_progress view shows the progress.
             IF step.notice IS NOT NULL THEN

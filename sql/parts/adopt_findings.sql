@@ -9,7 +9,7 @@
 -- are columns of type snowflake.
 --
 -- Columns are identified by name. Their numbers can differ between a parent and its partitions or children.
-CREATE FUNCTION snowflake_adopt_columns(adopted_table regclass, adopted_column name, widens boolean)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_columns(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (
     relation oid, relation_name text, relation_kind "char", column_number smallint, column_name name, type oid,
     is_bigint boolean, is_adopted boolean, is_root boolean, is_owned boolean
@@ -62,17 +62,17 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_type AS type ON type.oid = attribute.atttypid
     GROUP BY found.relation, class.oid, namespace.oid, attribute.attrelid, attribute.attnum, type.oid;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_columns(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_columns(regclass, name, boolean) IS
     'column and the foreign key columns that reference it, in all partitions and children, for snowflake_adopt()';
 
 -- Returns the owners of the tables whose definitions contain code that the statements run. Widening a column evaluates
 -- the constraints and indexes of its table. It also rechecks the foreign keys of the column, which reads both the
 -- referencing and the referenced table, even if one of the columns is already a bigint.
-CREATE FUNCTION snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (description text, owner regrole)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH involved AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+        SELECT * FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
     foreign_key AS (
         SELECT checked.conrelid, checked.confrelid
@@ -96,14 +96,14 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     ) AS concerned_with_partitions
     JOIN pg_class AS class ON class.oid = concerned_with_partitions.relation;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_owners(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_owners(regclass, name, boolean) IS
     'tables whose definitions contain code that the statements run, and their owners, for snowflake_adopt()';
 
-CREATE FUNCTION snowflake_adopt_sequences(adopted_table regclass, adopted_column name, widens boolean)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_sequences(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, relation oid, relation_name text, is_identity boolean, used_by text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH adopted AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) WHERE is_adopted
+        SELECT * FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) WHERE is_adopted
     )
     SELECT class.oid,
            format('%I.%I',
@@ -129,13 +129,13 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_sequences(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_sequences(regclass, name, boolean) IS
     'sequences owned by the column, in all partitions and children, and other objects that use them, for snowflake_adopt()';
 
 -- A number that a sequence has returned may be in use even if no row contains the number, because the row was deleted
 -- or rolled back, or because a program took numbers in advance. The function covers the sequences that are owned by the
 -- column or used in its default.
-CREATE FUNCTION snowflake_adopt_given(adopted_table regclass, adopted_column name, widens boolean)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_given(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, increment bigint, is_ours boolean, is_readable boolean, highest_given bigint)
 VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT class.oid, class.oid::regclass::text, definition.seqincrement,
@@ -148,10 +148,10 @@ VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $
                 THEN greatest(definition.seqstart, pg_sequence_last_value(class.oid))
            END
     FROM (
-        SELECT sequence FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
+        SELECT sequence FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
         UNION
         SELECT use.refobjid
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
         JOIN pg_attrdef AS expression
           ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
         JOIN pg_depend AS use
@@ -162,15 +162,15 @@ VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $
     JOIN pg_class AS class ON class.oid = used.sequence AND class.relkind = 'S'
     JOIN pg_sequence AS definition ON definition.seqrelid = class.oid;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_given(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_given(regclass, name, boolean) IS
     'sequences of the column, and the highest value that each sequence has returned, for snowflake_adopt()';
 
-CREATE FUNCTION snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (obstacle text, remedy text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE involved AS MATERIALIZED (
         SELECT *, pg_describe_object('pg_class'::regclass, relation, column_number) AS description
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
     widened AS (SELECT * FROM involved WHERE NOT is_bigint),
 
@@ -292,22 +292,22 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UNION
     SELECT format('%s uses sequence %s, which is dropped with the identity', used_by, sequence_name),
            'Change the objects that use the sequence, so that they use another sequence.'
-    FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
+    FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE is_identity AND used_by IS NOT NULL;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_obstacles(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_obstacles(regclass, name, boolean) IS
     'obstacles to the statements, and the remedies, for snowflake_adopt()';
 
 -- `new_default` is the default expression in the form in which PostgreSQL shows it. If `rewrites` is false, the columns
 -- become bigint without rewriting the tables.
-CREATE FUNCTION snowflake_adopt_notes(
+CREATE FUNCTION snowflake_internal.snowflake_adopt_notes(
     adopted_table regclass, adopted_column name, widens boolean, new_default text, rewrites boolean
 )
 RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH involved AS MATERIALIZED (
         SELECT *, pg_describe_object('pg_class'::regclass, relation, column_number) AS description
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
     widened AS (
         SELECT relation, relation_name, bool_or(is_root) AS is_root, array_agg(column_name) AS column_names
@@ -375,7 +375,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       AND pg_get_expr(expression.adbin, expression.adrelid) <> new_default
       -- Exclude defaults that use a dropped sequence, because they cannot be restored.
       AND NOT EXISTS (
-          SELECT FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens) AS dropped
+          SELECT FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens) AS dropped
           JOIN pg_depend AS use ON use.refclassid = 'pg_class'::regclass AND use.refobjid = dropped.sequence
           WHERE use.classid = 'pg_attrdef'::regclass AND use.objid = expression.oid AND dropped.used_by IS NULL
       )
@@ -385,8 +385,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            format('sequence %s will be kept', sequence_name),
            format('The sequence is used by %s.', used_by),
            format('When the sequence is no longer used: DROP SEQUENCE %s;', sequence_name)
-    FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
+    FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE NOT is_identity AND used_by IS NOT NULL;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name, boolean, text, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text, boolean) IS
     'notices and warnings about the statements, for snowflake_adopt()';

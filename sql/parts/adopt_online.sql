@@ -10,7 +10,7 @@
 -- lock_wait, and leaves the tables alone for ten times as long. The lock SHARE UPDATE EXCLUSIVE does not block writers.
 -- It is acquired first, because it ends autovacuum, which only stops for a session that has waited for deadlock_timeout.
 
-CREATE FUNCTION snowflake_adopt_online_plan(
+CREATE FUNCTION snowflake_internal.snowflake_adopt_online_plan(
     adopted_table regclass, adopted_column name, trusted_owner regrole, abandon boolean, batch_pages int,
     for_execution boolean, is_first boolean
 )
@@ -26,14 +26,14 @@ DECLARE
     lowest_to_come bigint;
     note record;
 BEGIN
-    target := @extschema@.snowflake_adopt_target(adopted_table, adopted_column, true);
+    target := snowflake_internal.snowflake_adopt_target(adopted_table, adopted_column, true);
     IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'cannot adopt a column at isolation level %', current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported',
                   DETAIL = 'Changes that other sessions commit would not be visible.',
                   HINT = 'SET default_transaction_isolation = ''read committed'';';
     END IF;
-    PERFORM @extschema@.snowflake_adopt_check_owners(
+    PERFORM snowflake_internal.snowflake_adopt_check_owners(
         adopted_table, adopted_column, true, trusted_owner,
         format('CALL %s.snowflake_adopt_online(%L, %L, dry_run => %s, owner => ', '@extschema@', adopted_table,
                adopted_column, (NOT for_execution)::text)
@@ -42,7 +42,7 @@ BEGIN
     IF abandon THEN
         RETURN QUERY
         SELECT step.title, step.tables, step.lock_mode, step.statements, NULL::text, NULL::text, false
-        FROM @extschema@.snowflake_adopt_steps_back(adopted_table, adopted_column) AS step
+        FROM snowflake_internal.snowflake_adopt_steps_back(adopted_table, adopted_column) AS step
         ORDER BY step."position" COLLATE "C";
         IF NOT FOUND AND is_first THEN
             RAISE NOTICE 'column "%" of % is not being adopted', adopted_column, target.description
@@ -83,7 +83,7 @@ BEGIN
     SELECT string_agg(obstacle, E'\n' ORDER BY obstacle COLLATE "C") AS obstacles,
            string_agg(DISTINCT remedy, E'\n') AS remedies
     INTO note
-    FROM @extschema@.snowflake_adopt_online_obstacles(adopted_table, adopted_column);
+    FROM snowflake_internal.snowflake_adopt_online_obstacles(adopted_table, adopted_column);
     IF note.obstacles IS NOT NULL THEN
         RAISE EXCEPTION 'cannot adopt column "%" of %', adopted_column, target.description
             USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
@@ -102,20 +102,20 @@ BEGIN
 
     IF is_first AND NOT (
         for_execution
-        AND EXISTS (SELECT FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column) WHERE new_number IS NOT NULL)
+        AND EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column) WHERE new_number IS NOT NULL)
     ) THEN
         SELECT string_agg(relation_name, ', ' ORDER BY relation_name) AS tables,
                pg_size_pretty(sum(pg_total_relation_size(relation))) AS size
         INTO note
         FROM (
-            SELECT DISTINCT relation, relation_name FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column)
+            SELECT DISTINCT relation, relation_name FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
         ) AS filled;
         RAISE NOTICE 'tables whose rows will be updated: % (% with their indexes)', note.tables, note.size
             USING DETAIL = 'The tables and their indexes can grow to about twice their size. The replaced columns become the last '
                            'columns of their tables, also for SELECT * and for INSERT without a list of columns.',
                   HINT = 'To undo all steps before the columns are replaced, repeat the call with abandon => true.';
         FOR note IN
-            SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column, true, default_in_catalog, false)
+            SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, true, default_in_catalog, false)
         LOOP
             IF note.is_warning THEN
                 RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
@@ -128,12 +128,12 @@ BEGIN
     RETURN QUERY
     SELECT step.title, step.tables, step.lock_mode, step.statements, step.after_commit, step.on_violation,
            step.is_manual
-    FROM @extschema@.snowflake_adopt_steps(adopted_table, adopted_column, batch_pages) AS step
+    FROM snowflake_internal.snowflake_adopt_steps(adopted_table, adopted_column, batch_pages) AS step
     WHERE NOT step.is_done
     ORDER BY step."position" COLLATE "C";
 END
 $$;
-COMMENT ON FUNCTION snowflake_adopt_online_plan(regclass, name, regrole, boolean, int, boolean, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, int, boolean, boolean) IS
     'checks for snowflake_adopt_online(), and the steps that are not yet done';
 
 CREATE PROCEDURE snowflake_adopt_online(
@@ -172,7 +172,7 @@ BEGIN
 
     IF dry_run THEN
         FOR step IN
-            SELECT * FROM @extschema@.snowflake_adopt_online_plan(table_name, column_name, owner, abandon, batch_pages, false, true)
+            SELECT * FROM snowflake_internal.snowflake_adopt_online_plan(table_name, column_name, owner, abandon, batch_pages, false, true)
         LOOP
             number := number OPERATOR(pg_catalog.+) 1;
             RAISE NOTICE 'step %: %', number, step.title USING DETAIL = pg_catalog.array_to_string(step.statements, E'\n');
@@ -184,7 +184,7 @@ BEGIN
     COMMIT;
     LOOP
         SELECT * INTO step
-        FROM @extschema@.snowflake_adopt_online_plan(
+        FROM snowflake_internal.snowflake_adopt_online_plan(
             table_name, column_name, owner, abandon, batch_pages, true, last_title IS NULL
         )
         LIMIT 1;
@@ -232,7 +232,7 @@ BEGIN
                 );
                 EXECUTE pg_catalog.format('LOCK TABLE %s IN %s MODE', step.tables, step.lock_mode);
                 SELECT * INTO locked
-                FROM @extschema@.snowflake_adopt_online_plan(table_name, column_name, owner, abandon, batch_pages, true, false)
+                FROM snowflake_internal.snowflake_adopt_online_plan(table_name, column_name, owner, abandon, batch_pages, true, false)
                 LIMIT 1;
                 is_complete := step.statements OPERATOR(pg_catalog.=) locked.statements
                     AND step.tables OPERATOR(pg_catalog.=) locked.tables;

@@ -9,23 +9,23 @@
 --
 -- The names are those of the old objects, followed by _snowflake.
 
-CREATE FUNCTION snowflake_adopt_copy() RETURNS trigger
+CREATE FUNCTION snowflake_internal.snowflake_adopt_copy() RETURNS trigger
     VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_adopt_copy';
-COMMENT ON FUNCTION snowflake_adopt_copy() IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_copy() IS
     'keeps new columns equal to the columns that they will replace; trigger function, for snowflake_adopt_online()';
 
 -- A name has at most 63 bytes.
-CREATE FUNCTION snowflake_adopt_new_name(old_name name) RETURNS name
+CREATE FUNCTION snowflake_internal.snowflake_adopt_new_name(old_name name) RETURNS name
 IMMUTABLE STRICT PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT (left(old_name::text, max(length)) || '_snowflake')::name
     FROM generate_series(0, 53) AS length
     WHERE octet_length(left(old_name::text, length)) <= 53;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_new_name(name) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_new_name(name) IS
     'name of the new object beside an old one, for snowflake_adopt_online()';
 
 -- The columns to be replaced. `new_number` is NULL until the new column and its trigger exist.
-CREATE FUNCTION snowflake_adopt_pairs(adopted_table regclass, adopted_column name)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_pairs(adopted_table regclass, adopted_column name)
 RETURNS TABLE (
     relation oid, relation_name text, is_adopted boolean, old_number smallint, old_name name, is_not_null boolean,
     new_name name, new_number smallint
@@ -33,12 +33,12 @@ RETURNS TABLE (
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT involved.relation, involved.relation_name, involved.is_adopted, involved.column_number, involved.column_name,
            old.attnotnull, name.new, new.attnum
-    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
     JOIN pg_attribute AS old ON old.attrelid = involved.relation AND old.attnum = involved.column_number
-    CROSS JOIN LATERAL @extschema@.snowflake_adopt_new_name(involved.column_name) AS name (new)
+    CROSS JOIN LATERAL snowflake_internal.snowflake_adopt_new_name(involved.column_name) AS name (new)
     LEFT JOIN pg_trigger AS trigger
       ON trigger.tgrelid = involved.relation
-     AND trigger.tgfoid = '@extschema@.snowflake_adopt_copy()'::regprocedure
+     AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
      -- Each argument is followed by a zero byte.
      AND position(decode('00', 'hex') || convert_to(involved.column_name::text, getdatabaseencoding()) || decode('00', 'hex')
                   || convert_to(name.new::text, getdatabaseencoding()) || decode('00', 'hex')
@@ -47,22 +47,22 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON trigger.oid IS NOT NULL AND new.attrelid = involved.relation AND new.attname = name.new AND NOT new.attisdropped
     WHERE NOT involved.is_bigint;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_pairs(regclass, name) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_pairs(regclass, name) IS
     'columns to be replaced, and their new columns, for snowflake_adopt_online()';
 
 -- The foreign keys that contain a column to be replaced, on either side, with the numbers of the columns as they will be.
-CREATE FUNCTION snowflake_adopt_foreign_keys(adopted_table regclass, adopted_column name)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_foreign_keys(adopted_table regclass, adopted_column name)
 RETURNS TABLE (
     foreign_key oid, relation oid, relation_name text, referenced oid, referenced_name text, name name, new_name name,
     new_key smallint[], new_referenced_key smallint[], definition text, is_valid boolean
 )
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH pairs AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column)
+        SELECT * FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
     )
     SELECT foreign_key.oid, foreign_key.conrelid, format('%I.%I', namespace.nspname, class.relname),
            foreign_key.confrelid, format('%I.%I', referenced_namespace.nspname, referenced.relname),
-           foreign_key.conname, @extschema@.snowflake_adopt_new_name(foreign_key.conname),
+           foreign_key.conname, snowflake_internal.snowflake_adopt_new_name(foreign_key.conname),
            key.numbers, referenced_key.numbers,
            concat(
                format('FOREIGN KEY (%s) REFERENCES %I.%I (%s)', key.names, referenced_namespace.nspname, referenced.relname,
@@ -110,12 +110,12 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
              OR pairs.relation = foreign_key.confrelid AND pairs.old_number = ANY (foreign_key.confkey)
       );
 $$;
-COMMENT ON FUNCTION snowflake_adopt_foreign_keys(regclass, name) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_foreign_keys(regclass, name) IS
     'foreign keys that contain a column to be replaced, for snowflake_adopt_online()';
 
 -- The sequence that counts the filled pages of a table, which is owned by a new column of the table. A role that cannot
 -- read the sequence sees no numbers.
-CREATE FUNCTION snowflake_adopt_counter(relation oid, OUT sequence regclass, OUT pages_filled bigint, OUT pages bigint)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_counter(relation oid, OUT sequence regclass, OUT pages_filled bigint, OUT pages bigint)
 RETURNS SETOF record
 VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT class.oid::regclass,
@@ -133,9 +133,9 @@ VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $
     JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
     JOIN pg_sequence AS definition ON definition.seqrelid = class.oid AND definition.seqmin = 0
     WHERE trigger.tgrelid = snowflake_adopt_counter.relation
-      AND trigger.tgfoid = '@extschema@.snowflake_adopt_copy()'::regprocedure;
+      AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_counter(oid) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_counter(oid) IS
     'sequence that counts the filled pages of a table, for snowflake_adopt_online()';
 
 CREATE VIEW snowflake_adopt_progress AS
@@ -148,8 +148,8 @@ CREATE VIEW snowflake_adopt_progress AS
                  AND proof.contype OPERATOR(pg_catalog.=) 'c'::pg_catalog."char" AND NOT proof.convalidated
            ) AS is_checked
     FROM pg_catalog.pg_trigger AS trigger
-    LEFT JOIN LATERAL @extschema@.snowflake_adopt_counter(trigger.tgrelid) AS counter ON true
-    WHERE trigger.tgfoid OPERATOR(pg_catalog.=) '@extschema@.snowflake_adopt_copy()'::pg_catalog.regprocedure;
+    LEFT JOIN LATERAL snowflake_internal.snowflake_adopt_counter(trigger.tgrelid) AS counter ON true
+    WHERE trigger.tgfoid OPERATOR(pg_catalog.=) 'snowflake_internal.snowflake_adopt_copy()'::pg_catalog.regprocedure;
 
 GRANT SELECT ON snowflake_adopt_progress TO PUBLIC;
 
@@ -162,15 +162,15 @@ COMMENT ON COLUMN snowflake_adopt_progress.pages IS 'number of pages to be fille
 COMMENT ON COLUMN snowflake_adopt_progress.is_checked IS
     'true if all rows were checked: the new columns are equal to the columns that they replace';
 
-CREATE FUNCTION snowflake_adopt_online_obstacles(adopted_table regclass, adopted_column name)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(adopted_table regclass, adopted_column name)
 RETURNS TABLE (obstacle text, remedy text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH pairs AS MATERIALIZED (
         SELECT *, pg_describe_object('pg_class'::regclass, relation, old_number) AS description
-        FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column)
+        FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
     ),
     foreign_keys AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_foreign_keys(adopted_table, adopted_column)
+        SELECT * FROM snowflake_internal.snowflake_adopt_foreign_keys(adopted_table, adopted_column)
     ),
     altered (relation) AS (
         SELECT pairs.relation FROM pairs
@@ -179,7 +179,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     )
 
     SELECT obstacle, replace(replace(remedy, 'snowflake_adopt()', 'snowflake_adopt_online()'), ', all in one transaction', '')
-    FROM @extschema@.snowflake_adopt_obstacles(adopted_table, adopted_column, true)
+    FROM snowflake_internal.snowflake_adopt_obstacles(adopted_table, adopted_column, true)
 
     UNION
     SELECT format('%s is partitioned, or has parents or children',
@@ -213,7 +213,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            'again, for example as NOT VALID.'
     FROM pairs
     JOIN pg_trigger AS trigger
-      ON trigger.tgrelid = pairs.relation AND trigger.tgfoid = '@extschema@.snowflake_adopt_copy()'::regprocedure
+      ON trigger.tgrelid = pairs.relation AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
     GROUP BY trigger.oid, trigger.tgnargs
     HAVING trigger.tgnargs > 2 * count(pairs.new_number)
 
@@ -324,7 +324,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     FROM pairs
     CROSS JOIN has_parameter_privilege('session_replication_role', 'SET') AS setting (fires_no_triggers)
     JOIN pg_trigger AS trigger ON trigger.tgrelid = pairs.relation AND NOT trigger.tgisinternal
-    WHERE trigger.tgtype & 16 <> 0 AND trigger.tgfoid <> '@extschema@.snowflake_adopt_copy()'::regprocedure
+    WHERE trigger.tgtype & 16 <> 0 AND trigger.tgfoid <> 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
       AND trigger.tgenabled = ANY (CASE WHEN setting.fires_no_triggers THEN '{R,A}' ELSE '{O,A}' END::"char"[])
 
     -- Triggers of the same kind fire in the order of their names.
@@ -336,7 +336,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_trigger AS trigger ON trigger.tgrelid = pairs.relation AND NOT trigger.tgisinternal
     WHERE trigger.tgtype & 3 = 3 AND trigger.tgtype & 20 <> 0
       AND trigger.tgname::text COLLATE "C" >= 'zz_snowflake_adopt'
-      AND trigger.tgfoid <> '@extschema@.snowflake_adopt_copy()'::regprocedure
+      AND trigger.tgfoid <> 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
 
     UNION
     SELECT format('publication "%s" would publish the new columns of %s', publication.pubname,
@@ -368,5 +368,5 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON proof.conrelid = pairs.relation AND proof.conname = pairs.new_name AND proof.contype = 'c'
     WHERE pairs.is_not_null AND pairs.new_number IS NOT NULL AND position('COALESCE' IN pg_get_constraintdef(proof.oid)) > 0;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_online_obstacles(regclass, name) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(regclass, name) IS
     'obstacles to the steps, and the remedies, for snowflake_adopt_online()';

@@ -14,7 +14,7 @@
 -- * `on_violation`: a statement that is executed if a row violates a constraint,
 -- * `is_manual`: the caller must execute the statement, which is NULL while another session executes it,
 -- * `is_done`.
-CREATE FUNCTION snowflake_adopt_steps(adopted_table regclass, adopted_column name, batch_pages int)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_steps(adopted_table regclass, adopted_column name, batch_pages int)
 RETURNS TABLE (
     "position" text, title text, tables text, lock_mode text, statements text[], after_commit text,
     on_violation text, is_manual boolean, is_done boolean
@@ -23,12 +23,12 @@ RETURNS TABLE (
 VOLATILE PARALLEL UNSAFE LANGUAGE sql
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET jit = off AS $$
     WITH pairs AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column)
+        SELECT * FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
     ),
     -- The tables with columns to be replaced.
     filled AS MATERIALIZED (
         SELECT pairs.relation, pairs.relation_name, bool_or(pairs.is_adopted) AS is_adopted,
-               format('%I.%I', namespace.nspname, @extschema@.snowflake_adopt_new_name(class.relname)) AS new_sequence,
+               format('%I.%I', namespace.nspname, snowflake_internal.snowflake_adopt_new_name(class.relname)) AS new_sequence,
                min(pairs.new_name::text) AS first_column, class.relowner::regrole AS owner,
                pg_relation_size(pairs.relation) / current_setting('block_size')::int + 1 AS pages_now,
                bool_and(pairs.new_number IS NOT NULL) AS has_columns,
@@ -62,11 +62,11 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
                       least(coalesce(counter.pages_filled, 0) + batch_pages, coalesce(counter.pages, pages_now)),
                       filled.is_unfilled) AS condition
         FROM filled
-        LEFT JOIN LATERAL @extschema@.snowflake_adopt_counter(filled.relation) AS counter ON true
+        LEFT JOIN LATERAL snowflake_internal.snowflake_adopt_counter(filled.relation) AS counter ON true
     ),
     foreign_keys AS MATERIALIZED (
         SELECT foreign_keys.*, new.oid AS new_foreign_key, coalesce(new.convalidated, false) AS is_checked
-        FROM @extschema@.snowflake_adopt_foreign_keys(adopted_table, adopted_column) AS foreign_keys
+        FROM snowflake_internal.snowflake_adopt_foreign_keys(adopted_table, adopted_column) AS foreign_keys
         LEFT JOIN pg_constraint AS new
           ON new.contype = 'f' AND new.conrelid = foreign_keys.relation AND new.conname = foreign_keys.new_name
          AND new.confrelid = foreign_keys.referenced
@@ -75,7 +75,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
     -- The indexes that contain a column to be replaced.
     indexes AS MATERIALIZED (
         SELECT filled.relation, filled.relation_name, namespace.nspname AS schema, class.oid, class.relname AS name,
-               @extschema@.snowflake_adopt_new_name(class.relname) AS new_name,
+               snowflake_internal.snowflake_adopt_new_name(class.relname) AS new_name,
                index.indisclustered AS is_clustered, index.indisreplident AS is_replica_identity,
                owner.conname AS constraint_name, owner.contype AS constraint_type, owner.oid AS constraint_oid,
                new.indexrelid IS NOT NULL AS exists, coalesce(
@@ -90,7 +90,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
                EXISTS (SELECT FROM pg_stat_progress_create_index AS progress WHERE progress.index_relid = new.indexrelid)
                    AS is_in_progress,
                concat('CREATE ', CASE WHEN index.indisunique THEN 'UNIQUE ' END,
-                      format('INDEX CONCURRENTLY %I ON %s USING %I (%s)', @extschema@.snowflake_adopt_new_name(class.relname),
+                      format('INDEX CONCURRENTLY %I ON %s USING %I (%s)', snowflake_internal.snowflake_adopt_new_name(class.relname),
                              filled.relation_name, method.amname, key.keys),
                       ' INCLUDE (' || key.included || ')',
                       CASE WHEN index.indnullsnotdistinct THEN ' NULLS NOT DISTINCT' END,
@@ -131,7 +131,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
             LEFT JOIN pg_namespace AS collation_schema ON collation_schema.oid = collating.collnamespace
         ) AS key (numbers, keys, included, replaced)
         LEFT JOIN (pg_index AS new JOIN pg_class AS new_class ON new_class.oid = new.indexrelid)
-          ON new.indrelid = filled.relation AND new_class.relname = @extschema@.snowflake_adopt_new_name(class.relname)
+          ON new.indrelid = filled.relation AND new_class.relname = snowflake_internal.snowflake_adopt_new_name(class.relname)
          AND string_to_array(new.indkey::text, ' ')::int2[] = key.numbers
         WHERE key.replaced > 0
     ),
@@ -157,7 +157,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
                format('ALTER TABLE %s %s;', relation_name,
                       string_agg(CASE WHEN not_null.oid IS NULL THEN format('ALTER COLUMN %I SET NOT NULL', pairs.new_name)
                                       ELSE format('ADD CONSTRAINT %I NOT NULL %I',
-                                                  @extschema@.snowflake_adopt_new_name(not_null.conname), pairs.new_name) END,
+                                                  snowflake_internal.snowflake_adopt_new_name(not_null.conname), pairs.new_name) END,
                                  ', ' ORDER BY old_number))
         FROM pairs
         -- Since PostgreSQL 18.
@@ -169,7 +169,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
         SELECT '3' || relation_name || name, format('ALTER TABLE %s DROP CONSTRAINT %I;', relation_name, name) FROM foreign_keys
         UNION ALL
         SELECT '4' || sequence_name, format('ALTER SEQUENCE %s OWNED BY NONE;', sequence_name)
-        FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, true)
+        FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, true)
         WHERE NOT is_identity AND used_by IS NOT NULL
         UNION ALL
         SELECT '5' || relation_name,
@@ -186,7 +186,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
         UNION ALL
         SELECT '8' || pairs.relation_name || not_null.conname,
                format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I;', pairs.relation_name,
-                      @extschema@.snowflake_adopt_new_name(not_null.conname), not_null.conname)
+                      snowflake_internal.snowflake_adopt_new_name(not_null.conname), not_null.conname)
         FROM pairs
         JOIN pg_constraint AS not_null
           ON not_null.conrelid = pairs.relation AND not_null.contype = 'n' AND not_null.conkey = ARRAY[pairs.old_number]
@@ -255,7 +255,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
                'DROP SEQUENCE ' || sequence::text || ';',
                format('ALTER TABLE %s %s, %s;', relation_name, new_columns, new_constraints),
                format('CREATE OR REPLACE TRIGGER zz_snowflake_adopt BEFORE INSERT OR UPDATE ON %s FOR EACH ROW '
-                      'EXECUTE FUNCTION @extschema@.snowflake_adopt_copy(%s);', relation_name, trigger_arguments),
+                      'EXECUTE FUNCTION snowflake_internal.snowflake_adopt_copy(%s);', relation_name, trigger_arguments),
                format('ALTER TABLE %s ENABLE ALWAYS TRIGGER zz_snowflake_adopt;', relation_name)
            ], NULL),
            NULL, NULL, false, has_columns
@@ -330,20 +330,20 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
     FROM replacement
     HAVING count(*) > 0;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_steps(regclass, name, int) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_steps(regclass, name, int) IS
     'steps from a column of type int to snowflake IDs, for snowflake_adopt_online()';
 
 -- The steps that take everything back.
-CREATE FUNCTION snowflake_adopt_steps_back(adopted_table regclass, adopted_column name)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_steps_back(adopted_table regclass, adopted_column name)
 RETURNS TABLE ("position" text, title text, tables text, lock_mode text, statements text[])
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     -- All new columns of the tables, because they share the trigger. The trigger knows new columns even if a foreign key was
     -- dropped. A constraint CHECK has the name of each new column.
     WITH pairs AS MATERIALIZED (
         SELECT DISTINCT involved.relation, involved.relation_name, new.attnum AS new_number, new.attname AS new_name
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
         JOIN pg_trigger AS trigger
-          ON trigger.tgrelid = involved.relation AND trigger.tgfoid = '@extschema@.snowflake_adopt_copy()'::regprocedure
+          ON trigger.tgrelid = involved.relation AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
         JOIN pg_attribute AS new
           ON new.attrelid = involved.relation AND NOT new.attisdropped AND new.atttypid = 'bigint'::regtype
          AND position(decode('00', 'hex') || convert_to(new.attname::text, getdatabaseencoding()) || decode('00', 'hex')
@@ -379,5 +379,5 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     FROM pairs
     GROUP BY relation_name;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_steps_back(regclass, name) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_steps_back(regclass, name) IS
     'steps that abandon an adoption, for snowflake_adopt_online()';

@@ -10,7 +10,7 @@ CREATE FUNCTION snowflake_nextval() RETURNS bigint
 -- pg_catalog.
 CREATE VIEW snowflake_layouts AS
     SELECT preset.name, facts.*
-    FROM pg_catalog.unnest(@extschema@.snowflake_preset_names()) WITH ORDINALITY AS preset (name, position),
+    FROM pg_catalog.unnest(snowflake_internal.snowflake_preset_names()) WITH ORDINALITY AS preset (name, position),
          LATERAL @extschema@.snowflake_describe_layout(preset.name) AS facts
     ORDER BY preset.position;
 
@@ -51,5 +51,5 @@ COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, text, int, int) I
     'snowflake ID of the given layout with the given field values';
 COMMENT ON FUNCTION snowflake_describe_layout(text) IS
     'fields and limits of a layout';
-COMMENT ON FUNCTION snowflake_preset_names() IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_preset_names() IS
     'names of the presets, for view snowflake_layouts';

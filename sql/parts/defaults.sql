@@ -17,13 +17,6 @@ CREATE FUNCTION snowflake_internal.snowflake_segment_nextval_in_copy(regprocedur
 COMMENT ON FUNCTION snowflake_internal.snowflake_segment_nextval_in_copy(regprocedure, text, regclass, internal) IS
     'snowflake_segment_nextval() during COPY; internal';
 
--- The grant is explicit, because ALTER DEFAULT PRIVILEGES may have revoked the default.
-GRANT EXECUTE ON FUNCTION
-    snowflake_internal.snowflake_nextval_in_copy(internal),
-    snowflake_internal.snowflake_segment_nextval_in_default(regprocedure, text, regclass, internal),
-    snowflake_internal.snowflake_segment_nextval_in_copy(regprocedure, text, regclass, internal)
-    TO PUBLIC;
-
 CREATE FUNCTION snowflake_internal.snowflake_nextval_support(internal) RETURNS internal
     STRICT IMMUTABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_nextval_support';
 COMMENT ON FUNCTION snowflake_internal.snowflake_nextval_support(internal) IS

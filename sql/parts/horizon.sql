@@ -1,8 +1,5 @@
 -- Relations that store the durable horizon, and table snowflake_worker.
 
-CREATE SCHEMA snowflake_internal;
-COMMENT ON SCHEMA snowflake_internal IS 'data of the snowflake_id keeper; internal';
-
 -- The queries of the materialized views that the server itself writes call this function. While this script creates the
 -- views, the function returns false and the views are empty. Later, the function raises an error, so that REFRESH,
 -- which would empty the views, fails. See refuse_refresh.sql.
@@ -62,7 +59,7 @@ COMMENT ON COLUMN snowflake_worker.created_at IS 'time at which the row was inse
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_worker', '');
 
 -- The keeper reads only the rows in its own database.
-CREATE FUNCTION snowflake_worker_check() RETURNS trigger
+CREATE FUNCTION snowflake_internal.snowflake_worker_check() RETURNS trigger
     VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_catalog.current_setting('snowflake_id.database', true) OPERATOR(pg_catalog.<>) pg_catalog.current_database() THEN
@@ -74,10 +71,10 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION snowflake_worker_check() IS 'rejects rows of snowflake_worker outside the keeper''s database';
+COMMENT ON FUNCTION snowflake_internal.snowflake_worker_check() IS 'rejects rows of snowflake_worker outside the keeper''s database';
 
 CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worker
-    FOR EACH ROW EXECUTE FUNCTION snowflake_worker_check();
+    FOR EACH ROW EXECUTE FUNCTION snowflake_internal.snowflake_worker_check();
 
 CREATE FUNCTION snowflake_internal.store_history() RETURNS void
     VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';

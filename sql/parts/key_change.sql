@@ -14,7 +14,7 @@
 -- statement contains a key, and no constraint fails, because the error would show the row. A key that the server generates
 -- is never an argument, because settings such as debug_print_plan, and auto_explain, show arguments.
 
-CREATE FUNCTION snowflake_mask_key_state(key_name text, new_key bytea) RETURNS text
+CREATE FUNCTION snowflake_internal.snowflake_mask_key_state(key_name text, new_key bytea) RETURNS text
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
 BEGIN ATOMIC
     SELECT CASE WHEN k.next_key IS NOT NULL THEN 'prepared'
@@ -25,17 +25,17 @@ BEGIN ATOMIC
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_state.key_name
     FOR UPDATE;
 END;
-COMMENT ON FUNCTION snowflake_mask_key_state(text, bytea) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_mask_key_state(text, bytea) IS
     'locks a named key, and returns the last step of its change; internal';
-COMMENT ON FUNCTION snowflake_mask_key_step(text, text, bytea, text) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_mask_key_step(text, text, bytea, text) IS
     'raises an error unless a named key can take a step; internal';
 
 CREATE FUNCTION snowflake_prepare_mask_key(key_name text) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
 BEGIN ATOMIC
-    SELECT @extschema@.snowflake_mask_key_step(
+    SELECT snowflake_internal.snowflake_mask_key_step(
         'generate'::pg_catalog.text, snowflake_prepare_mask_key.key_name, NULL::pg_catalog.bytea,
-        @extschema@.snowflake_mask_key_state(snowflake_prepare_mask_key.key_name, NULL::pg_catalog.bytea));
+        snowflake_internal.snowflake_mask_key_state(snowflake_prepare_mask_key.key_name, NULL::pg_catalog.bytea));
     UPDATE @extschema@.snowflake_mask_key AS k
     SET next_key = pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_prepare_mask_key.key_name;
@@ -46,9 +46,9 @@ COMMENT ON FUNCTION snowflake_prepare_mask_key(text) IS
 CREATE FUNCTION snowflake_prepare_mask_key(key_name text, new_key bytea) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
 BEGIN ATOMIC
-    SELECT @extschema@.snowflake_mask_key_step(
+    SELECT snowflake_internal.snowflake_mask_key_step(
         'prepare'::pg_catalog.text, snowflake_prepare_mask_key.key_name, snowflake_prepare_mask_key.new_key,
-        @extschema@.snowflake_mask_key_state(snowflake_prepare_mask_key.key_name, snowflake_prepare_mask_key.new_key));
+        snowflake_internal.snowflake_mask_key_state(snowflake_prepare_mask_key.key_name, snowflake_prepare_mask_key.new_key));
     UPDATE @extschema@.snowflake_mask_key AS k
     SET next_key = snowflake_prepare_mask_key.new_key
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_prepare_mask_key.key_name;
@@ -59,9 +59,9 @@ COMMENT ON FUNCTION snowflake_prepare_mask_key(text, bytea) IS
 CREATE FUNCTION snowflake_switch_mask_key(key_name text) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
 BEGIN ATOMIC
-    SELECT @extschema@.snowflake_mask_key_step(
+    SELECT snowflake_internal.snowflake_mask_key_step(
         'switch'::pg_catalog.text, snowflake_switch_mask_key.key_name, NULL::pg_catalog.bytea,
-        @extschema@.snowflake_mask_key_state(snowflake_switch_mask_key.key_name, NULL::pg_catalog.bytea));
+        snowflake_internal.snowflake_mask_key_state(snowflake_switch_mask_key.key_name, NULL::pg_catalog.bytea));
     UPDATE @extschema@.snowflake_mask_key AS k
     SET (key, next_key, previous_key, switched_at) = ROW (k.next_key, NULL, k.key, pg_catalog.now())
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_switch_mask_key.key_name;
@@ -72,9 +72,9 @@ COMMENT ON FUNCTION snowflake_switch_mask_key(text) IS
 CREATE FUNCTION snowflake_drop_previous_mask_key(key_name text) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
 BEGIN ATOMIC
-    SELECT @extschema@.snowflake_mask_key_step(
+    SELECT snowflake_internal.snowflake_mask_key_step(
         'drop'::pg_catalog.text, snowflake_drop_previous_mask_key.key_name, NULL::pg_catalog.bytea,
-        @extschema@.snowflake_mask_key_state(snowflake_drop_previous_mask_key.key_name, NULL::pg_catalog.bytea));
+        snowflake_internal.snowflake_mask_key_state(snowflake_drop_previous_mask_key.key_name, NULL::pg_catalog.bytea));
     UPDATE @extschema@.snowflake_mask_key AS k
     SET previous_key = NULL
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_drop_previous_mask_key.key_name;

@@ -49,13 +49,13 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '')
 -- all roles, and no role has EXECUTE on this function. The function runs with the privileges of its owner, a superuser.
 -- Therefore its body is resolved when the function is created, and reads only a table to which no other role can add
 -- a policy, a rule or an index.
-CREATE FUNCTION snowflake_mask_key_of(key_name text) RETURNS bytea
+CREATE FUNCTION snowflake_internal.snowflake_mask_key_of(key_name text) RETURNS bytea
     STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     LANGUAGE sql
     RETURN coalesce((SELECT k.key OPERATOR(pg_catalog.||) coalesce(k.previous_key, k.next_key, '')
                      FROM @extschema@.snowflake_mask_key AS k
                      WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_of.key_name), '');
-COMMENT ON FUNCTION snowflake_mask_key_of(text) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_mask_key_of(text) IS
     'named key of table snowflake_mask_key, followed by its previous or next key, or an empty key if there is no such name; internal';
 
 -- These functions do not overload snowflake_mask and snowflake_unmask, because PostgreSQL resolves an untyped literal

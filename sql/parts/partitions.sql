@@ -12,7 +12,7 @@
 -- defaults and generated columns are copied but not run.
 
 -- Times are computed in UTC, so that the same call produces the same bounds in every session.
-CREATE FUNCTION snowflake_create_partitions_plan(
+CREATE FUNCTION snowflake_internal.snowflake_create_partitions_plan(
     parent regclass, start timestamptz, stop timestamptz, step interval, layout text, for_execution boolean
 ) RETURNS TABLE (
     partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, statement text
@@ -232,7 +232,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_create_partitions_plan(regclass, timestamptz, timestamptz, interval, text, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_create_partitions_plan(regclass, timestamptz, timestamptz, interval, text, boolean) IS
     'checks and locks the table for snowflake_create_partitions(), and returns the statements to execute';
 
 CREATE FUNCTION snowflake_create_partitions(
@@ -243,7 +243,7 @@ CREATE FUNCTION snowflake_create_partitions(
 ) VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     FOR partition, since, before, from_id, to_id, statement IN
-        SELECT * FROM @extschema@.snowflake_create_partitions_plan(parent, start, stop, step, layout, NOT dry_run)
+        SELECT * FROM snowflake_internal.snowflake_create_partitions_plan(parent, start, stop, step, layout, NOT dry_run)
     LOOP
         created := NOT dry_run AND statement IS NOT NULL;
         IF created THEN

@@ -1,6 +1,7 @@
--- Privileges. Some objects change or show the state of the server or of the fleet, or contain keys. Only their owner, a
--- superuser, may use these objects. All privileges on them are revoked from PUBLIC, which can call any new function by
--- default, and from all roles to which ALTER DEFAULT PRIVILEGES grants privileges on new objects.
+-- Privileges. Internal objects are not for users, and some other objects change or show the state of the server or of the
+-- fleet, or contain keys. Only their owner, a superuser, may use these objects. All privileges on them are revoked from
+-- PUBLIC, which can call any new function by default, and from all roles to which ALTER DEFAULT PRIVILEGES grants
+-- privileges on new objects. The grants at the end are exceptions.
 --
 -- A superuser runs this script, but another role may own the schema of the extension. An operator in that schema
 -- with exactly matching types takes precedence over an operator of pg_catalog that needs a conversion. Therefore all
@@ -22,11 +23,9 @@ BEGIN
             SELECT 'TABLE', c.oid::pg_catalog.regclass::pg_catalog.text, c.relowner,
                    coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))
             FROM pg_catalog.pg_class AS c
-            WHERE c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
-                'snowflake_internal.horizon',
-                'snowflake_internal.used_identity',
-                'snowflake_internal.segment_taken',
-                'snowflake_internal.segment_grant',
+            WHERE (c.relnamespace OPERATOR(pg_catalog.=) 'snowflake_internal'::pg_catalog.regnamespace
+                   AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,m,v}'::pg_catalog."char"[]))
+               OR c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 '@extschema@.snowflake_worker',
                 '@extschema@.snowflake_mask_key',
                 '@extschema@.snowflake_status',
@@ -39,20 +38,11 @@ BEGIN
             SELECT 'FUNCTION', p.oid::pg_catalog.regprocedure::pg_catalog.text, p.proowner,
                    coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))
             FROM pg_catalog.pg_proc AS p
-            WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
-                'snowflake_internal.store_history()',
-                'snowflake_internal.refuse_refresh()',
-                'snowflake_internal.segment_grant_changed()',
-                'snowflake_internal.leave_out()',
-                '@extschema@.snowflake_worker_check()',
-                '@extschema@.snowflake_server_status()',
-                '@extschema@.snowflake_layouts_in_use()',
-                '@extschema@.snowflake_clock_sequence_values()',
-                '@extschema@.snowflake_watermarks()',
+            WHERE p.pronamespace OPERATOR(pg_catalog.=) 'snowflake_internal'::pg_catalog.regnamespace
+               OR p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 '@extschema@.snowflake_accept_clock()',
                 '@extschema@.snowflake_advance(timestamptz)',
                 '@extschema@.snowflake_reset_horizon(int, int)',
-                '@extschema@.snowflake_segments_in_use()',
                 '@extschema@.snowflake_segment_nextval(text)',
                 '@extschema@.snowflake_segment_batch(text, int)',
                 '@extschema@.snowflake_segment_ranges(text, int)',
@@ -61,9 +51,6 @@ BEGIN
                 '@extschema@.snowflake_grant_segment(text, regrole)',
                 '@extschema@.snowflake_revoke_segment(text, regrole)',
                 '@extschema@.snowflake_grant_all_segments(regrole)',
-                '@extschema@.snowflake_mask_key_of(text)',
-                '@extschema@.snowflake_mask_key_state(text, bytea)',
-                '@extschema@.snowflake_mask_key_step(text, text, bytea, text)',
                 '@extschema@.snowflake_prepare_mask_key(text)',
                 '@extschema@.snowflake_prepare_mask_key(text, bytea)',
                 '@extschema@.snowflake_switch_mask_key(text)',
@@ -88,13 +75,52 @@ BEGIN
 END
 $$;
 
+-- Functions that run with the privileges of the caller call these functions, or queries contain them after planning.
+GRANT USAGE ON SCHEMA snowflake_internal TO PUBLIC;
+GRANT EXECUTE ON FUNCTION
+    -- casts of type snowflake
+    snowflake_internal.snowflake_to_numeric(snowflake),
+    snowflake_internal.snowflake_to_float8(snowflake),
+    snowflake_internal.snowflake_to_int4(snowflake),
+    snowflake_internal.int4_to_snowflake(int),
+    snowflake_internal.int2_to_snowflake(smallint),
+    -- calls in defaults: see defaults.sql
+    snowflake_internal.snowflake_nextval_in_copy(internal),
+    snowflake_internal.snowflake_segment_nextval_in_default(regprocedure, text, regclass, internal),
+    snowflake_internal.snowflake_segment_nextval_in_copy(regprocedure, text, regclass, internal),
+    -- view snowflake_layouts
+    snowflake_internal.snowflake_preset_names(),
+    -- snowflake_create_partitions()
+    snowflake_internal.snowflake_create_partitions_plan(regclass, timestamptz, timestamptz, interval, text, boolean),
+    -- snowflake_adopt()
+    snowflake_internal.snowflake_adopt_target(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_check_owners(regclass, name, boolean, regrole, text),
+    snowflake_internal.snowflake_adopt_plan(regclass, name, boolean, regrole, text),
+    snowflake_internal.snowflake_adopt_columns(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_owners(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_sequences(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_given(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_obstacles(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text, boolean),
+    -- snowflake_adopt_online()
+    snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, int, boolean, boolean),
+    snowflake_internal.snowflake_adopt_copy(),
+    snowflake_internal.snowflake_adopt_new_name(name),
+    snowflake_internal.snowflake_adopt_pairs(regclass, name),
+    snowflake_internal.snowflake_adopt_foreign_keys(regclass, name),
+    snowflake_internal.snowflake_adopt_counter(oid),
+    snowflake_internal.snowflake_adopt_online_obstacles(regclass, name),
+    snowflake_internal.snowflake_adopt_steps(regclass, name, int),
+    snowflake_internal.snowflake_adopt_steps_back(regclass, name)
+    TO PUBLIC;
+
 -- The role that queries a view needs EXECUTE on the functions in the view.
 GRANT EXECUTE ON FUNCTION
-    snowflake_server_status(),
-    snowflake_layouts_in_use(),
-    snowflake_clock_sequence_values(),
-    snowflake_watermarks(),
-    snowflake_segments_in_use()
+    snowflake_internal.snowflake_server_status(),
+    snowflake_internal.snowflake_layouts_in_use(),
+    snowflake_internal.snowflake_clock_sequence_values(),
+    snowflake_internal.snowflake_watermarks(),
+    snowflake_internal.snowflake_segments_in_use()
     TO pg_monitor;
 GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_sequence, snowflake_watermark_status,
     snowflake_segments TO pg_monitor;

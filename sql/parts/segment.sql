@@ -6,7 +6,7 @@ CREATE FUNCTION snowflake_segment_nextval(name text) RETURNS bigint
     AS 'MODULE_PATHNAME', 'snowflake_segment_nextval';
 
 CREATE VIEW snowflake_segments AS
-    SELECT * FROM @extschema@.snowflake_segments_in_use();
+    SELECT * FROM snowflake_internal.snowflake_segments_in_use();
 
 COMMENT ON FUNCTION snowflake_segment_nextval(text) IS
     'next number of a segment';
@@ -18,7 +18,7 @@ COMMENT ON FUNCTION snowflake_segment_prefetch(text) IS
     'waits until this server holds numbers of a segment, so that the next call need not wait';
 COMMENT ON FUNCTION snowflake_segment_currval(text) IS
     'last number of a segment taken by this session';
-COMMENT ON FUNCTION snowflake_segments_in_use() IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_segments_in_use() IS
     'segments in use on this server, for view snowflake_segments';
 
 COMMENT ON VIEW snowflake_segments IS

@@ -1,7 +1,7 @@
 -- Views snowflake_status, snowflake_layout_status and snowflake_clock_sequence, and the functions that send requests of
 -- an administrator to the keeper.
 
-CREATE VIEW snowflake_status AS SELECT * FROM @extschema@.snowflake_server_status();
+CREATE VIEW snowflake_status AS SELECT * FROM snowflake_internal.snowflake_server_status();
 COMMENT ON VIEW snowflake_status IS 'state of this server, in one row';
 
 COMMENT ON COLUMN snowflake_status.state IS 'state of this server: ready, starting, recovery, no worker id, worker id too large, datacenter id too large, clock before epoch, layout exhausted, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
@@ -26,7 +26,7 @@ COMMENT ON COLUMN snowflake_status.lease_until IS 'end of the lease of the worke
 COMMENT ON COLUMN snowflake_status.lease_renewed_at IS 'time at which the registry last granted or renewed the lease';
 COMMENT ON COLUMN snowflake_status.clock_offset IS 'how far the clock of this server is ahead of the clock of the registry';
 
-CREATE VIEW snowflake_layout_status AS SELECT * FROM @extschema@.snowflake_layouts_in_use();
+CREATE VIEW snowflake_layout_status AS SELECT * FROM snowflake_internal.snowflake_layouts_in_use();
 COMMENT ON VIEW snowflake_layout_status IS 'layouts in which this server has issued snowflake IDs since the server was started';
 
 COMMENT ON COLUMN snowflake_layout_status.layout IS 'layout in use';
@@ -35,18 +35,18 @@ COMMENT ON COLUMN snowflake_layout_status.ahead IS 'how far last_id_time is ahea
 COMMENT ON COLUMN snowflake_layout_status.ids_issued IS 'number of IDs of this layout issued since the server was started; the count is delayed by about horizon_margin';
 COMMENT ON COLUMN snowflake_layout_status.clock_seq IS 'value of the clock sequence in new IDs of this layout; NULL if the layout has no such field';
 
-CREATE VIEW snowflake_clock_sequence AS SELECT * FROM @extschema@.snowflake_clock_sequence_values();
+CREATE VIEW snowflake_clock_sequence AS SELECT * FROM snowflake_internal.snowflake_clock_sequence_values();
 COMMENT ON VIEW snowflake_clock_sequence IS
     'values of the clock sequence: the value in use, and values that are temporarily exhausted';
 COMMENT ON COLUMN snowflake_clock_sequence.clock_seq IS 'value of the clock sequence; 0 if the clock was never set back';
 COMMENT ON COLUMN snowflake_clock_sequence.is_in_use IS 'true if new IDs contain this value';
 COMMENT ON COLUMN snowflake_clock_sequence.used_until IS 'time until which the value is exhausted; NULL for the value in use';
 
-COMMENT ON FUNCTION snowflake_clock_sequence_values() IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_clock_sequence_values() IS
     'values of the clock sequence, for view snowflake_clock_sequence';
-COMMENT ON FUNCTION snowflake_server_status() IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_server_status() IS
     'state of this server, for view snowflake_status';
-COMMENT ON FUNCTION snowflake_layouts_in_use() IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_layouts_in_use() IS
     'layouts in use on this server, for view snowflake_layout_status';
 COMMENT ON FUNCTION snowflake_accept_clock() IS
     'accepts the current time after the clock has jumped ahead';

@@ -9,27 +9,27 @@
 -- bigint. LIKE copies the size and the alignment of bigint, but not its category.
 
 CREATE TYPE snowflake;
-CREATE FUNCTION snowflake_in(cstring) RETURNS snowflake
+CREATE FUNCTION snowflake_internal.snowflake_in(cstring) RETURNS snowflake
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int8in';
-CREATE FUNCTION snowflake_out(snowflake) RETURNS cstring
+CREATE FUNCTION snowflake_internal.snowflake_out(snowflake) RETURNS cstring
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int8out';
-CREATE FUNCTION snowflake_recv(internal) RETURNS snowflake
+CREATE FUNCTION snowflake_internal.snowflake_recv(internal) RETURNS snowflake
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int8recv';
-CREATE FUNCTION snowflake_send(snowflake) RETURNS bytea
+CREATE FUNCTION snowflake_internal.snowflake_send(snowflake) RETURNS bytea
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int8send';
 CREATE TYPE snowflake (
-    INPUT = snowflake_in,
-    OUTPUT = snowflake_out,
-    RECEIVE = snowflake_recv,
-    SEND = snowflake_send,
+    INPUT = snowflake_internal.snowflake_in,
+    OUTPUT = snowflake_internal.snowflake_out,
+    RECEIVE = snowflake_internal.snowflake_recv,
+    SEND = snowflake_internal.snowflake_send,
     LIKE = pg_catalog.int8,
     CATEGORY = 'N'
 );
 COMMENT ON TYPE snowflake IS 'snowflake ID: a bigint that JSON represents as a string';
-COMMENT ON FUNCTION snowflake_in(cstring) IS 'I/O';
-COMMENT ON FUNCTION snowflake_out(snowflake) IS 'I/O';
-COMMENT ON FUNCTION snowflake_recv(internal) IS 'I/O';
-COMMENT ON FUNCTION snowflake_send(snowflake) IS 'I/O';
+COMMENT ON FUNCTION snowflake_internal.snowflake_in(cstring) IS 'I/O';
+COMMENT ON FUNCTION snowflake_internal.snowflake_out(snowflake) IS 'I/O';
+COMMENT ON FUNCTION snowflake_internal.snowflake_recv(internal) IS 'I/O';
+COMMENT ON FUNCTION snowflake_internal.snowflake_send(snowflake) IS 'I/O';
 
 -- The conversion to bigint is the only implicit one: with a second one, to numeric, operators would be ambiguous.
 CREATE CAST (snowflake AS bigint) WITHOUT FUNCTION AS IMPLICIT;
@@ -68,13 +68,5 @@ COMMENT ON CAST (int AS snowflake) IS 'same value; implicit';
 CREATE CAST (smallint AS snowflake) WITH FUNCTION snowflake_internal.int2_to_snowflake(smallint) AS IMPLICIT;
 COMMENT ON CAST (smallint AS snowflake) IS 'same value; implicit';
 
--- The grant is explicit, because ALTER DEFAULT PRIVILEGES may have revoked the default. Everyone may use columns of the
--- type, whose values are converted by these functions.
+-- The grant is explicit, because ALTER DEFAULT PRIVILEGES may have revoked the default.
 GRANT USAGE ON TYPE snowflake TO PUBLIC;
-GRANT EXECUTE ON FUNCTION
-    snowflake_internal.snowflake_to_numeric(snowflake),
-    snowflake_internal.snowflake_to_float8(snowflake),
-    snowflake_internal.snowflake_to_int4(snowflake),
-    snowflake_internal.int4_to_snowflake(int),
-    snowflake_internal.int2_to_snowflake(smallint)
-    TO PUBLIC;

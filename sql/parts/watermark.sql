@@ -4,7 +4,7 @@ CREATE VIEW snowflake_watermark_status AS
     SELECT w.layout, w.watermark, w.watermark_time, w.problem,
            coalesce(w.pid, s.pid) AS pid, s.usename, s.application_name, p.gid,
            coalesce(p.prepared, s.xact_start) AS held_back_since, w.lowered_at
-    FROM @extschema@.snowflake_watermarks() AS w
+    FROM snowflake_internal.snowflake_watermarks() AS w
     LEFT JOIN pg_catalog.pg_stat_activity AS s
         ON s.pid OPERATOR(pg_catalog.=) w.pid OR s.backend_xid OPERATOR(pg_catalog.=) w.transaction
     LEFT JOIN pg_catalog.pg_prepared_xacts AS p ON p.transaction OPERATOR(pg_catalog.=) w.transaction;
@@ -25,7 +25,7 @@ COMMENT ON FUNCTION snowflake_watermark() IS
     'ID below which the current statement sees all rows that will ever be visible; NULL if no such ID is known';
 COMMENT ON FUNCTION snowflake_watermark(text) IS
     'ID of the given layout below which the current statement sees all rows that will ever be visible; NULL if no such ID is known';
-COMMENT ON FUNCTION snowflake_watermarks() IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_watermarks() IS
     'watermarks of the layouts in use, for view snowflake_watermark_status';
 COMMENT ON FUNCTION snowflake_require_own_id() IS
     'trigger function that refuses rows whose snowflake ID was not taken by the current transaction';

@@ -18,7 +18,7 @@ use crate::shared::memory::{self, State};
 use crate::shared::report;
 
 /// Returns the state of the server, in one row.
-#[pg_extern(volatile, parallel_safe)]
+#[pg_extern(schema = "snowflake_internal", volatile, parallel_safe)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn snowflake_server_status() -> TableIterator<
     'static,
@@ -90,7 +90,7 @@ fn snowflake_server_status() -> TableIterator<
 }
 
 /// Returns one row for each layout in use.
-#[pg_extern(volatile, parallel_safe)]
+#[pg_extern(schema = "snowflake_internal", volatile, parallel_safe)]
 fn snowflake_layouts_in_use() -> TableIterator<
     'static,
     (
@@ -114,7 +114,7 @@ fn snowflake_layouts_in_use() -> TableIterator<
 
 /// Returns one row for the current value of the clock sequence. Also returns one row for each other value
 /// that fits the session's layout but cannot be reused yet.
-#[pg_extern(volatile, parallel_safe)]
+#[pg_extern(schema = "snowflake_internal", volatile, parallel_safe)]
 fn snowflake_clock_sequence_values() -> TableIterator<
     'static,
     (name!(clock_seq, i32), name!(is_in_use, bool), name!(used_until, Option<TimestampWithTimeZone>)),

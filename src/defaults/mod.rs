@@ -16,6 +16,3 @@
 mod copy;
 mod nextval;
 mod segment;
-
-/// The schema of the twins. See `sql/parts/defaults.sql`.
-const SCHEMA: &std::ffi::CStr = c"snowflake_internal";

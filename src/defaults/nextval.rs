@@ -2,7 +2,7 @@
 
 use pgrx::prelude::*;
 
-use super::{SCHEMA, copy};
+use super::copy;
 use crate::pg::function::{self, declare_c_function};
 use crate::pg::planned_call::{Argument, PlannedCall};
 use crate::pg::role;
@@ -33,5 +33,5 @@ fn replacement(call: PlannedCall) -> Option<*mut pg_sys::FuncExpr> {
     {
         return None;
     }
-    call.replaced_by(user, SCHEMA, c"snowflake_nextval_in_copy", [Argument::Internal])
+    call.replaced_by(user, c"snowflake_nextval_in_copy", [Argument::Internal])
 }

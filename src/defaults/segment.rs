@@ -20,7 +20,7 @@
 
 use pgrx::prelude::*;
 
-use super::{SCHEMA, copy};
+use super::copy;
 use crate::pg::function::{self, declare_c_function};
 use crate::pg::planned_call::{Argument, PlannedCall};
 use crate::pg::{role, running_copy};
@@ -63,5 +63,5 @@ fn replacement(call: PlannedCall) -> Option<*mut pg_sys::FuncExpr> {
         Argument::Oid(pg_sys::REGCLASSOID, table),
         Argument::Internal,
     ];
-    call.replaced_by(user, SCHEMA, twin, arguments)
+    call.replaced_by(user, twin, arguments)
 }

@@ -78,7 +78,7 @@ impl Store {
     /// Finds and locks the views. Returns `None` if the extension is not in this database.
     fn lock() -> Option<Store> {
         let extension = Extension::find(c"snowflake_id")?;
-        let schema = relation::schema(c"snowflake_internal")?;
+        let schema = relation::internal_schema()?;
         Some(Store {
             extension,
             horizon: extension.lock(schema, c"horizon", Kind::MaterializedView)?,

@@ -7,8 +7,8 @@ use std::ffi::CStr;
 use pgrx::PgMemoryContexts;
 use pgrx::prelude::*;
 
-use crate::pg::function;
 use crate::pg::varlena::bytes;
+use crate::pg::{function, relation};
 
 /// A call of an SQL function by PostgreSQL.
 #[derive(Clone, Copy)]
@@ -101,13 +101,13 @@ impl Call {
         }
     }
 
-    /// Calls a function of the extension that has one `text` argument and returns `bytea`. The user does not
-    /// need the privilege to call that function.
+    /// Calls an internal function that has one `text` argument and returns `bytea`. The user does not need the
+    /// privilege to call that function.
     pub fn text_to_bytea<'a>(self, name: &CStr, text: &[u8]) -> &'a [u8] {
-        // SAFETY: all pointers are valid during these calls. All functions of the extension are in one schema, which
-        // contains no other functions of the same names. The result is in the memory context of the call.
+        let schema = relation::internal_schema().unwrap_or(pg_sys::InvalidOid);
+        // SAFETY: all pointers are valid during these calls. Only a superuser can create functions in the schema.
+        // PostgreSQL raises an error if the function does not exist. The result is in the memory context of the call.
         unsafe {
-            let schema = pg_sys::get_func_namespace(self.function());
             let function = function::function_in(schema, name, &[pg_sys::TEXTOID]);
             let text = pg_sys::cstring_to_text_with_len(text.as_ptr().cast(), text.len() as i32);
             let result = pg_sys::OidFunctionCall1Coll(

@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_void};
 
 use pgrx::prelude::*;
 
-use super::function;
 use super::list::elements;
 use super::varlena::bytes;
+use super::{function, relation};
 
 /// A call that the planner is simplifying.
 #[derive(Clone, Copy)]
@@ -125,20 +125,18 @@ impl PlannedCall {
         }
     }
 
-    /// Returns a call of another function that returns `bigint`. Returns `None` if the function does not exist, or if
+    /// Returns a call of an internal function that returns `bigint`. Returns `None` if the function does not exist, or if
     /// the user may not execute it.
     pub fn replaced_by<const N: usize>(
         self,
         user: pg_sys::Oid,
-        schema: &CStr,
         name: &CStr,
         arguments: [Argument; N],
     ) -> Option<*mut pg_sys::FuncExpr> {
         // SAFETY: the name is a C string. Nodes are created in the current memory context, where the planner expects
         // them.
         unsafe {
-            let schema = pg_sys::get_namespace_oid(schema.as_ptr(), true);
-            let function = function::function_in(schema, name, &arguments.map(Argument::type_oid));
+            let function = function::function_in(relation::internal_schema()?, name, &arguments.map(Argument::type_oid));
             if function == pg_sys::InvalidOid || !function::may_execute(user, function) {
                 return None;
             }

@@ -170,6 +170,11 @@ pub fn schema(name: &CStr) -> Option<pg_sys::Oid> {
     (oid != pg_sys::InvalidOid).then_some(oid)
 }
 
+/// Returns the schema of the objects of extension `snowflake_id` that are not for users, if it exists.
+pub fn internal_schema() -> Option<pg_sys::Oid> {
+    schema(c"snowflake_internal")
+}
+
 /// A locked relation or a system catalog.
 #[derive(Clone, Copy)]
 pub struct Relation(pub(super) pg_sys::Oid);

@@ -10,7 +10,7 @@ use crate::read::mask_key::{checked, no_key};
 
 /// Raises an error unless a named key can take a step. The state is the result of `snowflake_mask_key_state()`: NULL if
 /// there is no such key.
-#[pg_extern(volatile, parallel_unsafe)]
+#[pg_extern(schema = "snowflake_internal", volatile, parallel_unsafe)]
 fn snowflake_mask_key_step(
     step: Option<TextBytes<'_>>,
     key_name: Option<TextBytes<'_>>,

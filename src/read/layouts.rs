@@ -9,7 +9,7 @@ use crate::pg::timestamp::{interval, timestamptz};
 use crate::read::layout_argument::LayoutArgument;
 
 /// Returns the names of the presets for view `snowflake_layouts`.
-#[pg_extern(immutable, parallel_safe)]
+#[pg_extern(schema = "snowflake_internal", immutable, parallel_safe)]
 fn snowflake_preset_names() -> Vec<&'static str> {
     PRESETS.iter().map(|preset| preset.name).collect()
 }

@@ -136,7 +136,7 @@ pub fn watch_changes() {
 /// Finds and locks the table.
 fn find_table() -> Option<Relation> {
     watch_changes();
-    let schema = relation::schema(c"snowflake_internal");
+    let schema = relation::internal_schema();
     let extension = Extension::find(c"snowflake_id");
     let table = schema
         .zip(extension)

@@ -82,7 +82,7 @@ pub fn is_there(extension: Extension) -> bool {
 }
 
 fn find(extension: Extension) -> Option<Relation> {
-    extension.lock(relation::schema(c"snowflake_internal")?, c"segment_taken", Kind::MaterializedView)
+    extension.lock(relation::internal_schema()?, c"segment_taken", Kind::MaterializedView)
 }
 
 fn lock() -> Result<Relation, Problem> {

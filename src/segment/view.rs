@@ -13,7 +13,7 @@ use crate::shared::segment_table;
 use crate::shared::segments::{self, Trouble, segments};
 
 /// Returns one row for each segment in use.
-#[pg_extern(volatile, parallel_safe)]
+#[pg_extern(schema = "snowflake_internal", volatile, parallel_safe)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn snowflake_segments_in_use() -> TableIterator<
     'static,

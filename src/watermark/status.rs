@@ -10,7 +10,7 @@ use crate::shared::memory;
 
 /// Returns one row for each layout in use that has no clock sequence. `transaction` is the ID of the transaction that holds
 /// back the watermark if its process is not known.
-#[pg_extern(volatile, parallel_restricted)]
+#[pg_extern(schema = "snowflake_internal", volatile, parallel_restricted)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn snowflake_watermarks() -> TableIterator<
     'static,

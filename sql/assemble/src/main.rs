@@ -3,8 +3,8 @@
 //!     snowflake-id-assemble snowflake_id target/release/libsnowflake_id.so
 //!     snowflake-id-assemble snowflake_id_registry
 //!
-//! The script of `snowflake_id` consists of the functions that the library declares, sorted by name, and the
-//! parts in `sql/parts`, in the order of [`PARTS`]. The script of the registry consists of the parts in
+//! The script of `snowflake_id` consists of the first part in `sql/parts`, the functions that the library declares,
+//! sorted by name, and the other parts, in the order of [`PARTS`]. The script of the registry consists of the parts in
 //! `sql/registry/parts`, in the order of [`REGISTRY_PARTS`].
 //!
 //! The declarations of functions by `#[pg_extern]` are in a section of the library. The order depends only on
@@ -18,9 +18,10 @@ use object::{Object, ObjectSection};
 use pgrx_sql_entity_graph::section::{decode_entities, is_schema_section_name};
 use pgrx_sql_entity_graph::{PgrxSql, SqlGraphEntity, ToSql};
 
-/// Each part may depend on those before it. `store_history` is last because it calls a function that the
-/// script creates.
-const PARTS: [&str; 26] = [
+/// Each part may depend on those before it. `schema` is first because the library declares functions in that schema,
+/// and `store_history` is last because it calls a function that the script creates.
+const PARTS: [&str; 27] = [
+    "schema",
     "horizon",
     "type",
     "decode",
@@ -87,7 +88,10 @@ fn main() -> Result<()> {
     let pieces = match arguments[..] {
         ["snowflake_id", library] => {
             let library = fs::read(library).wrap_err_with(|| library.to_owned())?;
-            [vec![HEAD.to_owned()], functions(&library)?, parts("../parts", &PARTS)?].concat()
+            let mut pieces = parts("../parts", &PARTS)?;
+            pieces.splice(1..1, functions(&library)?);
+            pieces.insert(0, HEAD.to_owned());
+            pieces
         }
         ["snowflake_id_registry"] => parts("../registry/parts", &REGISTRY_PARTS)?,
         _ => bail!("usage: snowflake-id-assemble snowflake_id LIBRARY | snowflake_id_registry"),

@@ -70,7 +70,7 @@ SELECT line FROM before EXCEPT SELECT looks('shop');
 -- The topic "adopt_dry_run" shows the statements that differ between versions.
 SELECT title, array_to_string(ARRAY(SELECT s FROM unnest(statements) WITH ORDINALITY AS u (s, n)
                                     WHERE s !~ 'SET NOT NULL|_not_null' ORDER BY n), E'\n') AS statements
-FROM snowflake_adopt_steps('customers', 'id', 64) ORDER BY position COLLATE "C";
+FROM snowflake_internal.snowflake_adopt_steps('customers', 'id', 64) ORDER BY position COLLATE "C";
 \pset format aligned
 
 -- Each call goes on until an index is missing, and returns the command that creates it. Meanwhile, the table is used.
@@ -149,7 +149,7 @@ SELECT looks('shop') EXCEPT SELECT line FROM before;
 CALL snowflake_adopt_online('orders', 'id', dry_run => false) \gexec
 -- The steps up to the last are executed by hand.
 SELECT unnest(statements) FROM (
-    SELECT * FROM snowflake_adopt_steps('orders', 'id', 64) WHERE NOT is_done AND position < '6' ORDER BY position COLLATE "C"
+    SELECT * FROM snowflake_internal.snowflake_adopt_steps('orders', 'id', 64) WHERE NOT is_done AND position < '6' ORDER BY position COLLATE "C"
 ) AS steps \gexec
 CALL snowflake_adopt_online('orders', 'id', dry_run => false, abandon => true);
 SELECT line FROM before EXCEPT SELECT looks('shop');
@@ -176,7 +176,7 @@ ALTER TABLE orders RENAME number TO id;
 ALTER TABLE orders DISABLE TRIGGER zz_snowflake_adopt;
 SELECT code, message FROM sqlstate_of('INSERT INTO orders (n) VALUES (1)');
 DROP TABLE orders;
-CREATE TRIGGER wrong BEFORE INSERT ON before FOR EACH ROW EXECUTE FUNCTION snowflake_adopt_copy('line');
+CREATE TRIGGER wrong BEFORE INSERT ON before FOR EACH ROW EXECUTE FUNCTION snowflake_internal.snowflake_adopt_copy('line');
 SELECT * FROM sqlstate_of($$INSERT INTO before VALUES ('a')$$);
 DROP TRIGGER wrong ON before;
 
@@ -185,7 +185,7 @@ DROP TRIGGER wrong ON before;
 CREATE TABLE orders (id serial PRIMARY KEY, n int);
 INSERT INTO orders (n) SELECT generate_series(1, 10);
 SELECT unnest(statements) FROM (
-    SELECT * FROM snowflake_adopt_steps('orders', 'id', 64) WHERE position < '20shop.orders2' ORDER BY position COLLATE "C"
+    SELECT * FROM snowflake_internal.snowflake_adopt_steps('orders', 'id', 64) WHERE position < '20shop.orders2' ORDER BY position COLLATE "C"
 ) AS steps \gexec
 SELECT setval('orders_snowflake', pages) FROM snowflake_adopt_progress;
 CALL snowflake_adopt_online('orders', 'id', dry_run => false);

@@ -98,8 +98,8 @@ CREATE ROLE regress_snowflake_clerk;
 SET ROLE regress_snowflake_clerk;
 SELECT code, message
 FROM unnest(ARRAY[$$SELECT snowflake_prepare_mask_key('customers')$$, $$SELECT snowflake_switch_mask_key('customers')$$,
-                  $$SELECT snowflake_drop_previous_mask_key('customers')$$, $$SELECT snowflake_mask_key_state('customers', '')$$,
-                  $$SELECT snowflake_mask_key_step('switch', 'customers', '', 'prepared')$$]) AS commands,
+                  $$SELECT snowflake_drop_previous_mask_key('customers')$$, $$SELECT snowflake_internal.snowflake_mask_key_state('customers', '')$$,
+                  $$SELECT snowflake_internal.snowflake_mask_key_step('switch', 'customers', '', 'prepared')$$]) AS commands,
      sqlstate_of(commands);
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION snowflake_prepare_mask_key(text), snowflake_switch_mask_key(text), snowflake_drop_previous_mask_key(text)

@@ -21,7 +21,7 @@ SELECT l.name FROM snowflake_layouts AS l, snowflake_describe_layout(l.layout) A
 WHERE own IS DISTINCT FROM (SELECT named FROM snowflake_describe_layout(l.name) AS named);
 
 -- The list of names is in the order of the view, without duplicates.
-SELECT array_agg(name) = snowflake_preset_names() AS same_order FROM snowflake_layouts;
+SELECT array_agg(name) = snowflake_internal.snowflake_preset_names() AS same_order FROM snowflake_layouts;
 SELECT count(*), count(DISTINCT name) FROM snowflake_layouts;
 
 -- Custom layouts. Without options they have the unit and the epoch of standard.

@@ -94,7 +94,7 @@ SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_mask_key');
 SELECT code, message FROM sqlstate_of($$DELETE FROM snowflake_mask_key$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_mask_named(1, 'orders')$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_unmask_named(1, 'orders')$$);
-SELECT code, message FROM sqlstate_of($$SELECT snowflake_mask_key_of('orders')$$);
+SELECT code, message FROM sqlstate_of($$SELECT snowflake_internal.snowflake_mask_key_of('orders')$$);
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION snowflake_mask_named(bigint, text) TO regress_snowflake_clerk;
 CREATE SCHEMA AUTHORIZATION regress_snowflake_clerk;

@@ -76,6 +76,16 @@ JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid
 JOIN pg_proc AS p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
 WHERE p.provolatile = 'v' OR p.prosecdef
 ORDER BY 1;
+-- Of the internal objects, everyone can use only those that functions and views for everyone need.
+SELECT has_schema_privilege('regress_snowflake_user', 'snowflake_internal', 'USAGE') AS usage,
+       has_schema_privilege('regress_snowflake_user', 'snowflake_internal', 'CREATE') AS "create";
+SELECT p.oid::regprocedure::text COLLATE "C" AS executable
+FROM pg_proc AS p
+WHERE p.pronamespace = 'snowflake_internal'::regnamespace AND has_function_privilege('regress_snowflake_user', p.oid, 'EXECUTE')
+ORDER BY 1;
+SELECT c.oid::regclass AS usable FROM pg_class AS c
+WHERE c.relnamespace = 'snowflake_internal'::regnamespace AND c.relkind <> 'i'
+  AND has_table_privilege('regress_snowflake_user', c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER');
 SELECT c.oid::regclass::text COLLATE "C" AS relation, c.relkind, acl.grantee = 0 AS to_public, acl.privilege_type, acl.is_grantable
 FROM pg_depend AS d
 JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND e.extname = 'snowflake_id'

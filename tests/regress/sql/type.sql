@@ -20,7 +20,7 @@ SELECT to_jsonb(ARRAY[1541815603606036481]::snowflake[]) AS array;
 
 -- Input and output, also binary.
 SELECT ' 42 '::snowflake, '-9223372036854775808'::snowflake, (2::bigint ^ 62)::bigint::snowflake;
-SELECT snowflake_send('1') AS sent, octet_length(snowflake_send('1')), pg_column_size('1'::snowflake);
+SELECT snowflake_internal.snowflake_send('1') AS sent, octet_length(snowflake_internal.snowflake_send('1')), pg_column_size('1'::snowflake);
 SELECT code, message FROM sqlstate_of($$SELECT 'one'::snowflake$$);
 SELECT code, message FROM sqlstate_of($$SELECT '9223372036854775808'::snowflake$$);
 COPY (SELECT id FROM orders WHERE place = 2001) TO PROGRAM 'cat >copied.snowflake' (FORMAT binary);

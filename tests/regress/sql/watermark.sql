@@ -187,7 +187,7 @@ GRANT SELECT ON events TO regress_snowflake_consumer;
 SET ROLE regress_snowflake_consumer;
 SELECT count(*) = 9 AS all_events FROM events WHERE id < (SELECT snowflake_watermark('standard'));
 SELECT code, message FROM sqlstate_of('SELECT FROM snowflake_watermark_status');
-SELECT code, message FROM sqlstate_of('SELECT snowflake_watermarks()');
+SELECT code, message FROM sqlstate_of('SELECT snowflake_internal.snowflake_watermarks()');
 CREATE TEMP TABLE own (id bigint);
 CREATE TRIGGER own_id BEFORE INSERT ON own FOR EACH ROW EXECUTE FUNCTION snowflake_require_own_id('id');
 INSERT INTO own VALUES (snowflake_nextval());

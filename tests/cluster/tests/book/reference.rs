@@ -6,11 +6,6 @@ use harness::book::{files, quoted, read, rows};
 use harness::examples::blocks;
 use harness::*;
 
-/// Objects that are not for users: parts of other objects, and functions that views, triggers and the planner call.
-const PARTS: &str = "snowflake_(adopt_(check_owners|columns|copy|counter|foreign_keys|given|new_name|notes|obstacles\
-    |online_.*|owners|pairs|plan|sequences|steps.*|target)|create_partitions_plan|preset_names|mask_key_(of|state|step)|server_status|layouts_in_use\
-    |watermarks|clock_sequence_values|segments_in_use|worker_check|(segment_)?nextval_(in_copy|in_default|support))|store_history|refuse_refresh|segment_grant_changed|leave_out";
-
 /// The compared properties of all functions of one name.
 #[derive(Debug, Default, PartialEq)]
 struct Function {
@@ -96,10 +91,7 @@ fn objects_and_settings() {
 }
 
 fn functions(client: &mut Client) {
-    let condition = format!(
-        "p.proname !~ '^({PARTS})$' AND 'snowflake'::regtype <> ALL (p.proargtypes::oid[] || p.prorettype)"
-    );
-    let functions = functions_of_the_catalogs(client, "snowflake_id", &condition);
+    let functions = functions_of_the_catalogs(client, "snowflake_id", "p.pronamespace = 'public'::regnamespace");
     assert_eq!(functions_of_the_reference(&read("docs/reference/functions.md")), functions);
 
     let pages: String = files("docs", ".md").iter().map(|path| read(path)).collect();
