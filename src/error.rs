@@ -354,10 +354,10 @@ impl Error {
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "this server has no worker ID",
                 format!(
-                    "Setting snowflake_id.worker_id is -1, and table snowflake_worker in database \"{database}\" has no row with node_name \"{node_name}\"."
+                    "Setting snowflake_id.worker_id is -1, and table snowflake_workers in database \"{database}\" has no row with node_name \"{node_name}\"."
                 ),
                 format!(
-                    "Assign a worker ID that no other server of the fleet has: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); Alternatively: INSERT INTO snowflake_worker (node_name, worker_id) VALUES ({}, 1);",
+                    "Assign a worker ID that no other server of the fleet has: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); Alternatively: INSERT INTO snowflake_workers (node_name, worker_id) VALUES ({}, 1);",
                     literal(node_name)
                 ),
             ),
@@ -478,7 +478,7 @@ impl Error {
             ),
             Error::InvalidSegmentList => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
-                "invalid value for parameter \"snowflake_id.warm_segments\"",
+                "invalid value for parameter \"snowflake_id.prefetch_segments\"",
                 "List syntax is invalid.",
                 "Separate the names of segments by commas, and enclose a name in double quotes if it contains spaces, commas or quotes.",
             ),
@@ -518,7 +518,7 @@ impl Error {
             Error::NothingIsReset => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "cannot reset the horizon to the current time for any worker ID",
-                "snowflake_advance() was called, or the history of this server is unknown. Therefore, IDs with the current time cannot be issued under any worker ID.",
+                "snowflake_raise_floor() was called, or the history of this server is unknown. Therefore, IDs with the current time cannot be issued under any worker ID.",
                 "Wait until the time that this query shows: SELECT resumes_at FROM snowflake_status;",
             ),
             Error::NullDatacenter => {
@@ -543,7 +543,7 @@ impl Error {
                 format!(
                     "Check whether the server's clock was set back.{} If IDs are requested faster than the layout allows, choose a layout with more sequence bits, or request fewer IDs at a time. To allow longer waits, increase snowflake_id.max_wait.",
                     if layout.max_clock_seq() > 0 {
-                        " View snowflake_clock_sequence shows the exhausted values of the clock sequence."
+                        " View snowflake_clock_seq_status shows the exhausted values of the clock sequence."
                     } else {
                         ""
                     }
@@ -623,7 +623,7 @@ impl Error {
                     layout.bits(Field::Time),
                     instant(layout.end_us())
                 ),
-                "Check the server's clock, or choose a layout with a later epoch or more time bits. View snowflake_layouts lists the predefined layouts.",
+                "Check the server's clock, or choose a layout with a later epoch or more time bits. View snowflake_presets lists the predefined layouts.",
             ),
             Error::BeforeEpoch { layout, wait } => texts(
                 ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
@@ -705,14 +705,14 @@ impl Error {
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "invalid length of mask key",
                 format!("The key has {bytes} bytes. It must have {KEY_BYTES} bytes."),
-                "Create a key with uuid_send(gen_random_uuid()). To specify the name of a key in table snowflake_mask_key, call the function whose name ends in _named, such as snowflake_mask_named().",
+                "Create a key with uuid_send(gen_random_uuid()). To specify the name of a key in table snowflake_mask_keys, call the function whose name ends in _named, such as snowflake_mask_named().",
             ),
             Error::NoMaskKey { name } => texts(
                 ERRCODE_UNDEFINED_OBJECT,
                 format!("mask key \"{name}\" does not exist"),
-                "Table snowflake_mask_key has no row with this name.",
+                "Table snowflake_mask_keys has no row with this name.",
                 format!(
-                    "If nothing was ever made with this key: INSERT INTO snowflake_mask_key (name, key) VALUES ({}, uuid_send(gen_random_uuid())); Otherwise, copy the key from a backup or another server, because a new key reads masked numbers as other IDs.",
+                    "If nothing was ever made with this key: INSERT INTO snowflake_mask_keys (name, key) VALUES ({}, uuid_send(gen_random_uuid())); Otherwise, copy the key from a backup or another server, because a new key reads masked numbers as other IDs.",
                     literal_of_shown(name)
                 ),
             ),
@@ -720,14 +720,14 @@ impl Error {
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "a mask key was specified instead of the name of a key",
                 "The argument contains a backslash or has 16 bytes, as keys do.",
-                "Specify the name of a key in table snowflake_mask_key. To specify the key itself, call the function whose name does not end in _named, such as snowflake_mask().",
+                "Specify the name of a key in table snowflake_mask_keys. To specify the key itself, call the function whose name does not end in _named, such as snowflake_mask().",
             ),
             Error::TwoMaskKeys { name } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("cannot unmask numbers with mask key \"{name}\" while it is being changed"),
                 "The mask key has two keys, and a masked number does not show which key masked it.",
                 format!(
-                    "Store both keys under names of their own, and specify the name of the key that masked the number. If nothing was made with the next key on any server, you can cancel the change instead: UPDATE snowflake_mask_key SET next_key = NULL WHERE name = {} AND next_key IS NOT NULL;",
+                    "Store both keys under names of their own, and specify the name of the key that masked the number. If nothing was made with the next key on any server, you can cancel the change instead: UPDATE snowflake_mask_keys SET next_key = NULL WHERE name = {} AND next_key IS NOT NULL;",
                     literal_of_shown(name)
                 ),
             ),
@@ -735,7 +735,7 @@ impl Error {
                 ERRCODE_NULL_VALUE_NOT_ALLOWED,
                 "name and key must not be null",
                 "",
-                "Specify the name of a key in table snowflake_mask_key. To let the server generate the new key, omit argument new_key.",
+                "Specify the name of a key in table snowflake_mask_keys. To let the server generate the new key, omit argument new_key.",
             ),
             Error::SameMaskKey { name } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
@@ -831,7 +831,7 @@ impl Error {
                     role.trim_matches('"')
                 ),
                 format!(
-                    "A superuser can grant the segment: SELECT snowflake_grant_segment({}, {});",
+                    "A superuser can grant the segment: SELECT snowflake_segment_grant({}, {});",
                     literal_of_shown(name),
                     literal(role)
                 ),
@@ -938,14 +938,14 @@ impl Error {
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 "the registry of segments does not answer",
                 format!("The registry has not answered since {}: {problem}.", instant(*since_us)),
-                "Check snowflake_id.registry, the server log, and view snowflake_segments.",
+                "Check snowflake_id.registry, the server log, and view snowflake_segment_status.",
             ),
             Error::SegmentTooLate { name, max_wait, detail } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 format!("could not get numbers of segment \"{name}\" in time"),
                 format!("The call waited for {} (snowflake_id.max_wait). {detail}", duration(*max_wait)),
                 format!(
-                    "Check the server log and view snowflake_segments. If numbers are used faster than this server can fetch them, larger ranges help: SELECT snowflake_registry.alter_segment({}, min_step => ..., max_step => ...);",
+                    "Check the server log and view snowflake_segment_status. If numbers are used faster than this server can fetch them, larger ranges help: SELECT snowflake_registry.alter_segment({}, min_step => ..., max_step => ...);",
                     literal_of_shown(name)
                 ),
             ),
@@ -1017,7 +1017,7 @@ fn sentence(text: &str) -> String {
 /// Returns the hint for a mask key that has a next key, which is not used yet.
 fn use_or_cancel_next_key(name: &str) -> String {
     format!(
-        "To use the next key: SELECT snowflake_switch_mask_key({0}); If nothing was made with the next key on any server, you can cancel the change: UPDATE snowflake_mask_key SET next_key = NULL WHERE name = {0} AND next_key IS NOT NULL;",
+        "To use the next key: SELECT snowflake_switch_mask_key({0}); If nothing was made with the next key on any server, you can cancel the change: UPDATE snowflake_mask_keys SET next_key = NULL WHERE name = {0} AND next_key IS NOT NULL;",
         literal_of_shown(name)
     )
 }

@@ -34,7 +34,7 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
 
 /// Measures IDs for public display: as text, masked, and with a key.
 pub fn print_showing(servers: &mut Servers, figures: &Figures) {
-    let key = "INSERT INTO snowflake_mask_key (name, key) VALUES ('bench', uuid_send(gen_random_uuid()))";
+    let key = "INSERT INTO snowflake_mask_keys (name, key) VALUES ('bench', uuid_send(gen_random_uuid()))";
     for client in servers.all() {
         client.batch_execute(key).unwrap();
     }
@@ -61,10 +61,10 @@ pub fn print_showing(servers: &mut Servers, figures: &Figures) {
         format!("snowflake_mask(n, {KEY}, 'js53')"),
         "n",
     ));
-    let public = format!("snowflake_to_public('cus', {ID}, {KEY})");
-    let from_public = format!("snowflake_from_public('cus', {public}, {KEY})");
-    rows.push(row("`snowflake_to_public(prefix, id, key)`", public.clone(), ID));
-    rows.push(row("`snowflake_from_public(prefix, text, key)`", from_public, &public));
+    let public = format!("snowflake_to_public({ID}, 'cus', {KEY})");
+    let from_public = format!("snowflake_from_public({public}, 'cus', {KEY})");
+    rows.push(row("`snowflake_to_public(id, prefix, key)`", public.clone(), ID));
+    rows.push(row("`snowflake_from_public(text, prefix, key)`", from_public, &public));
     let uuid = format!("snowflake_to_uuid({ID}, {KEY})");
     let from_uuid = format!("snowflake_from_uuid({uuid}, {KEY})");
     rows.push(row("`snowflake_to_uuid(id, key)`", uuid.clone(), ID));

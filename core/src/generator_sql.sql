@@ -25,7 +25,7 @@
 --   * A copy of the database (a clone, a branch, a restored backup beside the original) issues the IDs of the original.
 --     Run the script for another worker ID in the copy before the copy issues IDs.
 --   * A database that was set back to an earlier state does not know the IDs that it lost. If the clock may be behind,
---     call snowflake_advance() with the time of the last ID.
+--     call snowflake_raise_floor() with the time of the last ID.
 --   * lastval() does not return the ID. Do not change the sequences, and keep CACHE 1.
 
 DO $generator$
@@ -290,7 +290,7 @@ END
 $function$, home));
 
     EXECUTE pg_catalog.format(
-        'CREATE OR REPLACE FUNCTION %s.snowflake_advance(floor pg_catalog.timestamptz) RETURNS pg_catalog.void
+        'CREATE OR REPLACE FUNCTION %s.snowflake_raise_floor(floor pg_catalog.timestamptz) RETURNS pg_catalog.void
             LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER
             SET search_path = pg_catalog, pg_temp AS %L',
         home, pg_catalog.format($function$
@@ -321,7 +321,7 @@ $function$, home));
     FOR object, statement IN VALUES
         ('snowflake_nextval()', 'the next snowflake ID'),
         ('snowflake_batch(pg_catalog.int4)', 'the next snowflake IDs, in ascending order'),
-        ('snowflake_advance(pg_catalog.timestamptz)', 'prevents new snowflake IDs with a time before an instant'),
+        ('snowflake_raise_floor(pg_catalog.timestamptz)', 'prevents new snowflake IDs with a time before an instant'),
         ('snowflake_generator_raise(pg_catalog.int8)', 'raises the generator of snowflake IDs to a counter'),
         ('snowflake_generator_wait(pg_catalog.int8)', 'waits until the clock permits a counter')
     LOOP

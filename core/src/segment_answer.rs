@@ -141,7 +141,7 @@ pub enum SegmentState {
 }
 
 impl SegmentState {
-    /// Returns the name of the state as view `snowflake_segments` shows it.
+    /// Returns the name of the state as view `snowflake_segment_status` shows it.
     pub fn name(self) -> &'static str {
         match self {
             SegmentState::Asked => "asked",

@@ -1,4 +1,4 @@
--- View snowflake_layouts, and comments on the functions that the library declares.
+-- View snowflake_presets, and comments on the functions that the library declares.
 
 -- Declared here because its C function has no pgrx wrapper.
 CREATE FUNCTION snowflake_nextval() RETURNS bigint
@@ -8,30 +8,30 @@ CREATE FUNCTION snowflake_nextval() RETURNS bigint
 -- Names are resolved when the view is created, so that search_path does not matter later. They are qualified
 -- nevertheless: a function unnest(text[]) in the extension's schema would be a better match than that of
 -- pg_catalog.
-CREATE VIEW snowflake_layouts AS
+CREATE VIEW snowflake_presets AS
     SELECT preset.name, facts.*
     FROM pg_catalog.unnest(snowflake_internal.snowflake_preset_names()) WITH ORDINALITY AS preset (name, position),
          LATERAL @extschema@.snowflake_describe_layout(preset.name) AS facts
     ORDER BY preset.position;
 
-GRANT SELECT ON snowflake_layouts TO PUBLIC;
+GRANT SELECT ON snowflake_presets TO PUBLIC;
 
-COMMENT ON VIEW snowflake_layouts IS
+COMMENT ON VIEW snowflake_presets IS
     'named layouts, with their fields and limits';
-COMMENT ON COLUMN snowflake_layouts.name IS 'name of the layout, as used in snowflake_id.layout';
-COMMENT ON COLUMN snowflake_layouts.layout IS 'full definition of the layout';
-COMMENT ON COLUMN snowflake_layouts.time_bits IS 'number of bits of the time field';
-COMMENT ON COLUMN snowflake_layouts.datacenter_bits IS 'number of bits of the datacenter field; 0 if the layout has no such field';
-COMMENT ON COLUMN snowflake_layouts.worker_bits IS 'number of bits of the worker field; 0 if the layout has no such field';
-COMMENT ON COLUMN snowflake_layouts.clock_seq_bits IS 'number of bits of the clock_seq field; 0 if the layout has no such field';
-COMMENT ON COLUMN snowflake_layouts.sequence_bits IS 'number of bits of the sequence field; 0 if the layout has no such field';
-COMMENT ON COLUMN snowflake_layouts.unit IS 'length of a tick; IDs of the same tick contain the same time';
-COMMENT ON COLUMN snowflake_layouts.epoch IS 'earliest time that an ID can contain';
-COMMENT ON COLUMN snowflake_layouts.workers IS 'maximum number of servers that can issue IDs at the same time';
-COMMENT ON COLUMN snowflake_layouts.ids_per_second IS 'sustained number of IDs per second that one server can issue';
-COMMENT ON COLUMN snowflake_layouts.exhausted_at IS 'time at which the layout is exhausted';
-COMMENT ON COLUMN snowflake_layouts.fits_in_53_bits IS 'true if a JavaScript number can represent every ID exactly';
-COMMENT ON COLUMN snowflake_layouts.as_json IS 'definition of the layout in JSON format';
+COMMENT ON COLUMN snowflake_presets.name IS 'name of the layout, as used in snowflake_id.layout';
+COMMENT ON COLUMN snowflake_presets.layout IS 'full definition of the layout';
+COMMENT ON COLUMN snowflake_presets.time_bits IS 'number of bits of the time field';
+COMMENT ON COLUMN snowflake_presets.datacenter_bits IS 'number of bits of the datacenter field; 0 if the layout has no such field';
+COMMENT ON COLUMN snowflake_presets.worker_bits IS 'number of bits of the worker field; 0 if the layout has no such field';
+COMMENT ON COLUMN snowflake_presets.clock_seq_bits IS 'number of bits of the clock_seq field; 0 if the layout has no such field';
+COMMENT ON COLUMN snowflake_presets.sequence_bits IS 'number of bits of the sequence field; 0 if the layout has no such field';
+COMMENT ON COLUMN snowflake_presets.unit IS 'length of a tick; IDs of the same tick contain the same time';
+COMMENT ON COLUMN snowflake_presets.epoch IS 'earliest time that an ID can contain';
+COMMENT ON COLUMN snowflake_presets.workers IS 'maximum number of servers that can issue IDs at the same time';
+COMMENT ON COLUMN snowflake_presets.ids_per_second IS 'sustained number of IDs per second that one server can issue';
+COMMENT ON COLUMN snowflake_presets.exhausted_at IS 'time at which the layout is exhausted';
+COMMENT ON COLUMN snowflake_presets.fits_in_53_bits IS 'true if a JavaScript number can represent every ID exactly';
+COMMENT ON COLUMN snowflake_presets.as_json IS 'definition of the layout in JSON format';
 
 COMMENT ON FUNCTION snowflake_nextval() IS
     'next snowflake ID of this server';
@@ -52,4 +52,4 @@ COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, text, int, int) I
 COMMENT ON FUNCTION snowflake_describe_layout(text) IS
     'fields and limits of a layout';
 COMMENT ON FUNCTION snowflake_internal.snowflake_preset_names() IS
-    'names of the presets, for view snowflake_layouts';
+    'names of the presets, for view snowflake_presets';

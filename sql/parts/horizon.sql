@@ -1,4 +1,4 @@
--- Relations that store the durable horizon, and table snowflake_worker.
+-- Relations that store the durable horizon, and table snowflake_workers.
 
 -- The queries of the materialized views that the server itself writes call this function. While this script creates the
 -- views, the function returns false and the views are empty. Later, the function raises an error, so that REFRESH,
@@ -44,19 +44,19 @@ COMMENT ON COLUMN snowflake_internal.used_identity.used_until_us IS
     'time until which the identity may have been used, in microseconds of Unix time; 0 if only the stored horizon limits the use (clock_seq 0), or if the value was never used (other values)';
 COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'time at which the row was written';
 
-CREATE TABLE snowflake_worker (
+CREATE TABLE snowflake_workers (
     node_name text PRIMARY KEY CHECK (node_name OPERATOR(pg_catalog.<>) ''),
     datacenter_id int NOT NULL DEFAULT 0 CHECK (datacenter_id OPERATOR(pg_catalog.>=) 0),
     worker_id int NOT NULL CHECK (worker_id OPERATOR(pg_catalog.>=) 0),
     created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
     UNIQUE (datacenter_id, worker_id)
 );
-COMMENT ON TABLE snowflake_worker IS 'worker IDs of the fleet; each server uses the row with its node_name';
-COMMENT ON COLUMN snowflake_worker.node_name IS 'name of the server, as in setting snowflake_id.node_name';
-COMMENT ON COLUMN snowflake_worker.datacenter_id IS 'datacenter ID in the IDs of the server; must be 0 for layouts without a datacenter field';
-COMMENT ON COLUMN snowflake_worker.worker_id IS 'worker ID in the IDs of the server';
-COMMENT ON COLUMN snowflake_worker.created_at IS 'time at which the row was inserted';
-SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_worker', '');
+COMMENT ON TABLE snowflake_workers IS 'worker IDs of the fleet; each server uses the row with its node_name';
+COMMENT ON COLUMN snowflake_workers.node_name IS 'name of the server, as in setting snowflake_id.node_name';
+COMMENT ON COLUMN snowflake_workers.datacenter_id IS 'datacenter ID in the IDs of the server; must be 0 for layouts without a datacenter field';
+COMMENT ON COLUMN snowflake_workers.worker_id IS 'worker ID in the IDs of the server';
+COMMENT ON COLUMN snowflake_workers.created_at IS 'time at which the row was inserted';
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_workers', '');
 
 -- The keeper reads only the rows in its own database.
 CREATE FUNCTION snowflake_internal.snowflake_worker_check() RETURNS trigger
@@ -71,9 +71,9 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_worker_check() IS 'rejects rows of snowflake_worker outside the keeper''s database';
+COMMENT ON FUNCTION snowflake_internal.snowflake_worker_check() IS 'rejects rows of snowflake_workers outside the keeper''s database';
 
-CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worker
+CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_workers
     FOR EACH ROW EXECUTE FUNCTION snowflake_internal.snowflake_worker_check();
 
 CREATE FUNCTION snowflake_internal.store_history() RETURNS void

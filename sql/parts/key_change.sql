@@ -21,7 +21,7 @@ BEGIN ATOMIC
                 WHEN k.previous_key IS NOT NULL THEN 'switched'
                 WHEN k.key OPERATOR(pg_catalog.=) snowflake_mask_key_state.new_key THEN 'same'
                 ELSE 'single' END
-    FROM @extschema@.snowflake_mask_key AS k
+    FROM @extschema@.snowflake_mask_keys AS k
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_state.key_name
     FOR UPDATE;
 END;
@@ -36,7 +36,7 @@ BEGIN ATOMIC
     SELECT snowflake_internal.snowflake_mask_key_step(
         'generate'::pg_catalog.text, snowflake_prepare_mask_key.key_name, NULL::pg_catalog.bytea,
         snowflake_internal.snowflake_mask_key_state(snowflake_prepare_mask_key.key_name, NULL::pg_catalog.bytea));
-    UPDATE @extschema@.snowflake_mask_key AS k
+    UPDATE @extschema@.snowflake_mask_keys AS k
     SET next_key = pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_prepare_mask_key.key_name;
 END;
@@ -49,7 +49,7 @@ BEGIN ATOMIC
     SELECT snowflake_internal.snowflake_mask_key_step(
         'prepare'::pg_catalog.text, snowflake_prepare_mask_key.key_name, snowflake_prepare_mask_key.new_key,
         snowflake_internal.snowflake_mask_key_state(snowflake_prepare_mask_key.key_name, snowflake_prepare_mask_key.new_key));
-    UPDATE @extschema@.snowflake_mask_key AS k
+    UPDATE @extschema@.snowflake_mask_keys AS k
     SET next_key = snowflake_prepare_mask_key.new_key
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_prepare_mask_key.key_name;
 END;
@@ -62,7 +62,7 @@ BEGIN ATOMIC
     SELECT snowflake_internal.snowflake_mask_key_step(
         'switch'::pg_catalog.text, snowflake_switch_mask_key.key_name, NULL::pg_catalog.bytea,
         snowflake_internal.snowflake_mask_key_state(snowflake_switch_mask_key.key_name, NULL::pg_catalog.bytea));
-    UPDATE @extschema@.snowflake_mask_key AS k
+    UPDATE @extschema@.snowflake_mask_keys AS k
     SET (key, next_key, previous_key, switched_at) = ROW (k.next_key, NULL, k.key, pg_catalog.now())
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_switch_mask_key.key_name;
 END;
@@ -75,7 +75,7 @@ BEGIN ATOMIC
     SELECT snowflake_internal.snowflake_mask_key_step(
         'drop'::pg_catalog.text, snowflake_drop_previous_mask_key.key_name, NULL::pg_catalog.bytea,
         snowflake_internal.snowflake_mask_key_state(snowflake_drop_previous_mask_key.key_name, NULL::pg_catalog.bytea));
-    UPDATE @extschema@.snowflake_mask_key AS k
+    UPDATE @extschema@.snowflake_mask_keys AS k
     SET previous_key = NULL
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_drop_previous_mask_key.key_name;
 END;

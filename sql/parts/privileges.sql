@@ -26,13 +26,13 @@ BEGIN
             WHERE (c.relnamespace OPERATOR(pg_catalog.=) 'snowflake_internal'::pg_catalog.regnamespace
                    AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,m,v}'::pg_catalog."char"[]))
                OR c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
-                '@extschema@.snowflake_worker',
-                '@extschema@.snowflake_mask_key',
+                '@extschema@.snowflake_workers',
+                '@extschema@.snowflake_mask_keys',
                 '@extschema@.snowflake_status',
                 '@extschema@.snowflake_layout_status',
-                '@extschema@.snowflake_clock_sequence',
+                '@extschema@.snowflake_clock_seq_status',
                 '@extschema@.snowflake_watermark_status',
-                '@extschema@.snowflake_segments'
+                '@extschema@.snowflake_segment_status'
             ]::pg_catalog.regclass[]::pg_catalog.oid[])
             UNION ALL
             SELECT 'FUNCTION', p.oid::pg_catalog.regprocedure::pg_catalog.text, p.proowner,
@@ -41,16 +41,16 @@ BEGIN
             WHERE p.pronamespace OPERATOR(pg_catalog.=) 'snowflake_internal'::pg_catalog.regnamespace
                OR p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 '@extschema@.snowflake_accept_clock()',
-                '@extschema@.snowflake_advance(timestamptz)',
+                '@extschema@.snowflake_raise_floor(timestamptz)',
                 '@extschema@.snowflake_reset_horizon(int, int)',
                 '@extschema@.snowflake_segment_nextval(text)',
                 '@extschema@.snowflake_segment_batch(text, int)',
                 '@extschema@.snowflake_segment_ranges(text, int)',
                 '@extschema@.snowflake_segment_prefetch(text)',
                 '@extschema@.snowflake_segment_currval(text)',
-                '@extschema@.snowflake_grant_segment(text, regrole)',
-                '@extschema@.snowflake_revoke_segment(text, regrole)',
-                '@extschema@.snowflake_grant_all_segments(regrole)',
+                '@extschema@.snowflake_segment_grant(text, regrole)',
+                '@extschema@.snowflake_segment_revoke(text, regrole)',
+                '@extschema@.snowflake_segment_grant_all(regrole)',
                 '@extschema@.snowflake_prepare_mask_key(text)',
                 '@extschema@.snowflake_prepare_mask_key(text, bytea)',
                 '@extschema@.snowflake_switch_mask_key(text)',
@@ -61,7 +61,7 @@ BEGIN
                 '@extschema@.snowflake_unmask_named(bigint, text)',
                 '@extschema@.snowflake_unmask_named(bigint, text, int)',
                 '@extschema@.snowflake_unmask_named(bigint, text, text)',
-                '@extschema@.snowflake_to_public_named(text, bigint, text)',
+                '@extschema@.snowflake_to_public_named(bigint, text, text)',
                 '@extschema@.snowflake_from_public_named(text, text, text)',
                 '@extschema@.snowflake_to_uuid_named(bigint, text, text)',
                 '@extschema@.snowflake_from_uuid_named(uuid, text, text)'
@@ -88,7 +88,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_nextval_in_copy(internal),
     snowflake_internal.snowflake_segment_nextval_in_default(regprocedure, text, regclass, internal),
     snowflake_internal.snowflake_segment_nextval_in_copy(regprocedure, text, regclass, internal),
-    -- view snowflake_layouts
+    -- view snowflake_presets
     snowflake_internal.snowflake_preset_names(),
     -- snowflake_create_partitions()
     snowflake_internal.snowflake_create_partitions_plan(regclass, timestamptz, timestamptz, interval, text, boolean),
@@ -122,5 +122,5 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_watermarks(),
     snowflake_internal.snowflake_segments_in_use()
     TO pg_monitor;
-GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_sequence, snowflake_watermark_status,
-    snowflake_segments TO pg_monitor;
+GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_seq_status, snowflake_watermark_status,
+    snowflake_segment_status TO pg_monitor;

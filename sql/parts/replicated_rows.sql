@@ -31,27 +31,27 @@ COMMENT ON FUNCTION snowflake_internal.leave_out() IS
     'trigger function: skips rows that arrive in a subscription; internal';
 
 -- Triggers for the same event fire in the order of their names. These fire first.
-CREATE TRIGGER a_row_of_another_server BEFORE INSERT OR UPDATE OR DELETE ON snowflake_worker FOR EACH ROW
+CREATE TRIGGER a_row_of_another_server BEFORE INSERT OR UPDATE OR DELETE ON snowflake_workers FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
     EXECUTE FUNCTION snowflake_internal.leave_out();
-CREATE TRIGGER a_row_of_another_server BEFORE INSERT OR UPDATE OR DELETE ON snowflake_mask_key FOR EACH ROW
+CREATE TRIGGER a_row_of_another_server BEFORE INSERT OR UPDATE OR DELETE ON snowflake_mask_keys FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
     EXECUTE FUNCTION snowflake_internal.leave_out();
 CREATE TRIGGER a_row_of_another_server BEFORE INSERT OR UPDATE OR DELETE ON snowflake_internal.segment_grant FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
     EXECUTE FUNCTION snowflake_internal.leave_out();
-CREATE TRIGGER another_server BEFORE TRUNCATE ON snowflake_worker
+CREATE TRIGGER another_server BEFORE TRUNCATE ON snowflake_workers
     WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
     EXECUTE FUNCTION snowflake_internal.leave_out();
-CREATE TRIGGER another_server BEFORE TRUNCATE ON snowflake_mask_key
+CREATE TRIGGER another_server BEFORE TRUNCATE ON snowflake_mask_keys
     WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
     EXECUTE FUNCTION snowflake_internal.leave_out();
 CREATE TRIGGER another_server BEFORE TRUNCATE ON snowflake_internal.segment_grant
     WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
     EXECUTE FUNCTION snowflake_internal.leave_out();
-ALTER TABLE snowflake_worker
+ALTER TABLE snowflake_workers
     ENABLE ALWAYS TRIGGER a_row_of_another_server, ENABLE ALWAYS TRIGGER another_server;
-ALTER TABLE snowflake_mask_key
+ALTER TABLE snowflake_mask_keys
     ENABLE ALWAYS TRIGGER a_row_of_another_server, ENABLE ALWAYS TRIGGER another_server;
 ALTER TABLE snowflake_internal.segment_grant
     ENABLE ALWAYS TRIGGER a_row_of_another_server, ENABLE ALWAYS TRIGGER another_server;

@@ -5,7 +5,7 @@ CREATE FUNCTION snowflake_segment_nextval(name text) RETURNS bigint
     STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_segment_nextval_support
     AS 'MODULE_PATHNAME', 'snowflake_segment_nextval';
 
-CREATE VIEW snowflake_segments AS
+CREATE VIEW snowflake_segment_status AS
     SELECT * FROM snowflake_internal.snowflake_segments_in_use();
 
 COMMENT ON FUNCTION snowflake_segment_nextval(text) IS
@@ -19,22 +19,22 @@ COMMENT ON FUNCTION snowflake_segment_prefetch(text) IS
 COMMENT ON FUNCTION snowflake_segment_currval(text) IS
     'last number of a segment taken by this session';
 COMMENT ON FUNCTION snowflake_internal.snowflake_segments_in_use() IS
-    'segments in use on this server, for view snowflake_segments';
+    'segments in use on this server, for view snowflake_segment_status';
 
-COMMENT ON VIEW snowflake_segments IS
+COMMENT ON VIEW snowflake_segment_status IS
     'segments that were used on this server since the server was started';
-COMMENT ON COLUMN snowflake_segments.name IS 'name of the segment';
-COMMENT ON COLUMN snowflake_segments.state IS 'state of the segment on this server: asked, open, unknown, dropped, lost, closed, exhausted, busy, ahead, invalid, no registry, permission denied, registry too old, server too old';
-COMMENT ON COLUMN snowflake_segments.position IS 'next number; NULL if this server holds no numbers';
-COMMENT ON COLUMN snowflake_segments.range_end IS 'last number of the current range';
-COMMENT ON COLUMN snowflake_segments.next_range IS 'first number of the next range; NULL if this server holds no next range';
-COMMENT ON COLUMN snowflake_segments.step IS 'size of the range that this server last took from the registry';
-COMMENT ON COLUMN snowflake_segments.max_value IS 'highest number of the segment';
-COMMENT ON COLUMN snowflake_segments.period_ends IS 'time at which the numbers of the range expire; NULL for a segment without a period';
-COMMENT ON COLUMN snowflake_segments.taken_at IS 'time at which this server last took numbers from the registry';
-COMMENT ON COLUMN snowflake_segments.numbers_issued IS 'number of numbers that calls have taken since the server was started';
-COMMENT ON COLUMN snowflake_segments.calls_waited IS 'number of calls that had to wait for numbers since the server was started';
-COMMENT ON COLUMN snowflake_segments.problem IS 'reason why the registry grants no numbers or does not answer';
+COMMENT ON COLUMN snowflake_segment_status.name IS 'name of the segment';
+COMMENT ON COLUMN snowflake_segment_status.state IS 'state of the segment on this server: asked, open, unknown, dropped, lost, closed, exhausted, busy, ahead, invalid, no registry, permission denied, registry too old, server too old';
+COMMENT ON COLUMN snowflake_segment_status.position IS 'next number; NULL if this server holds no numbers';
+COMMENT ON COLUMN snowflake_segment_status.range_end IS 'last number of the current range';
+COMMENT ON COLUMN snowflake_segment_status.next_range IS 'first number of the next range; NULL if this server holds no next range';
+COMMENT ON COLUMN snowflake_segment_status.step IS 'size of the range that this server last took from the registry';
+COMMENT ON COLUMN snowflake_segment_status.max_value IS 'highest number of the segment';
+COMMENT ON COLUMN snowflake_segment_status.period_ends IS 'time at which the numbers of the range expire; NULL for a segment without a period';
+COMMENT ON COLUMN snowflake_segment_status.taken_at IS 'time at which this server last took numbers from the registry';
+COMMENT ON COLUMN snowflake_segment_status.numbers_issued IS 'number of numbers that calls have taken since the server was started';
+COMMENT ON COLUMN snowflake_segment_status.calls_waited IS 'number of calls that had to wait for numbers since the server was started';
+COMMENT ON COLUMN snowflake_segment_status.problem IS 'reason why the registry grants no numbers or does not answer';
 
 -- The highest numbers that this server has received from any registry. A row is written before any session gets a
 -- number of the range. See src/segment/taken.rs. No column is NULL, so that a row can be overwritten in place. The

@@ -1,4 +1,4 @@
--- Views snowflake_status, snowflake_layout_status and snowflake_clock_sequence, and the functions that send requests of
+-- Views snowflake_status, snowflake_layout_status and snowflake_clock_seq_status, and the functions that send requests of
 -- an administrator to the keeper.
 
 CREATE VIEW snowflake_status AS SELECT * FROM snowflake_internal.snowflake_server_status();
@@ -7,8 +7,8 @@ COMMENT ON VIEW snowflake_status IS 'state of this server, in one row';
 COMMENT ON COLUMN snowflake_status.state IS 'state of this server: ready, starting, recovery, no worker id, worker id too large, datacenter id too large, clock before epoch, layout exhausted, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
 COMMENT ON COLUMN snowflake_status.datacenter_id IS 'datacenter ID in new IDs';
 COMMENT ON COLUMN snowflake_status.worker_id IS 'worker ID in new IDs';
-COMMENT ON COLUMN snowflake_status.identity_source IS 'source of worker ID and datacenter ID: settings, snowflake_worker or registry';
-COMMENT ON COLUMN snowflake_status.node_name IS 'name of this server in its fleet, the key in table snowflake_worker';
+COMMENT ON COLUMN snowflake_status.identity_source IS 'source of worker ID and datacenter ID: settings, snowflake_workers or registry';
+COMMENT ON COLUMN snowflake_status.node_name IS 'name of this server in its fleet, the key in table snowflake_workers';
 COMMENT ON COLUMN snowflake_status.horizon IS 'durable horizon: the times of all IDs are before the horizon';
 COMMENT ON COLUMN snowflake_status.floor IS 'floor: the times of all IDs issued since the server was started are at or after the floor';
 COMMENT ON COLUMN snowflake_status.resumes_at IS 'time at which the clock allows IDs in every layout in use; the current time if the clock already allows IDs';
@@ -35,22 +35,22 @@ COMMENT ON COLUMN snowflake_layout_status.ahead IS 'how far last_id_time is ahea
 COMMENT ON COLUMN snowflake_layout_status.ids_issued IS 'number of IDs of this layout issued since the server was started; the count is delayed by about horizon_margin';
 COMMENT ON COLUMN snowflake_layout_status.clock_seq IS 'value of the clock sequence in new IDs of this layout; NULL if the layout has no such field';
 
-CREATE VIEW snowflake_clock_sequence AS SELECT * FROM snowflake_internal.snowflake_clock_sequence_values();
-COMMENT ON VIEW snowflake_clock_sequence IS
+CREATE VIEW snowflake_clock_seq_status AS SELECT * FROM snowflake_internal.snowflake_clock_sequence_values();
+COMMENT ON VIEW snowflake_clock_seq_status IS
     'values of the clock sequence: the value in use, and values that are temporarily exhausted';
-COMMENT ON COLUMN snowflake_clock_sequence.clock_seq IS 'value of the clock sequence; 0 if the clock was never set back';
-COMMENT ON COLUMN snowflake_clock_sequence.is_in_use IS 'true if new IDs contain this value';
-COMMENT ON COLUMN snowflake_clock_sequence.used_until IS 'time until which the value is exhausted; NULL for the value in use';
+COMMENT ON COLUMN snowflake_clock_seq_status.clock_seq IS 'value of the clock sequence; 0 if the clock was never set back';
+COMMENT ON COLUMN snowflake_clock_seq_status.is_in_use IS 'true if new IDs contain this value';
+COMMENT ON COLUMN snowflake_clock_seq_status.used_until IS 'time until which the value is exhausted; NULL for the value in use';
 
 COMMENT ON FUNCTION snowflake_internal.snowflake_clock_sequence_values() IS
-    'values of the clock sequence, for view snowflake_clock_sequence';
+    'values of the clock sequence, for view snowflake_clock_seq_status';
 COMMENT ON FUNCTION snowflake_internal.snowflake_server_status() IS
     'state of this server, for view snowflake_status';
 COMMENT ON FUNCTION snowflake_internal.snowflake_layouts_in_use() IS
     'layouts in use on this server, for view snowflake_layout_status';
 COMMENT ON FUNCTION snowflake_accept_clock() IS
     'accepts the current time after the clock has jumped ahead';
-COMMENT ON FUNCTION snowflake_advance(timestamptz) IS
+COMMENT ON FUNCTION snowflake_raise_floor(timestamptz) IS
     'raises the floor: the server issues no more IDs with an earlier time';
 COMMENT ON FUNCTION snowflake_reset_horizon(int, int) IS
     'resets the horizon to the current time, under a worker ID that this server has never used';

@@ -1,5 +1,5 @@
 //! The requests that an administrator can send to the keeper: `snowflake_accept_clock()`,
-//! `snowflake_advance()`, `snowflake_reset_horizon()`.
+//! `snowflake_raise_floor()`, `snowflake_reset_horizon()`.
 //!
 //! All three functions follow the protocol described in [`crate::shared::command_slot`]. Each function
 //! reports whether the request was carried out. If the call is canceled or times out, the request is
@@ -28,7 +28,7 @@ use crate::shared::memory::{self, State};
 use crate::shared::wait::Deadline;
 use crate::wait_event::WaitEvent;
 
-/// The maximum time by which `snowflake_advance` may move the floor ahead of the clock: one day. A request
+/// The maximum time by which `snowflake_raise_floor` may move the floor ahead of the clock: one day. A request
 /// for a later time is probably a mistake, and is rejected.
 const MOST_ADVANCE: Duration = Duration::from_secs(86_400);
 /// The minimum time that a call waits for the keeper, even if `max_wait` is shorter. An idle keeper answers a
@@ -47,7 +47,7 @@ fn snowflake_accept_clock() {
 /// Raises the floor, so that no IDs with earlier times will be issued. The new floor is durable when the
 /// function returns.
 #[pg_extern(volatile, parallel_unsafe)]
-fn snowflake_advance(floor: TimestampWithTimeZone) {
+fn snowflake_raise_floor(floor: TimestampWithTimeZone) {
     let floor_us = unix_us(floor.into_inner());
     if floor_us > clock::clock_us().saturating_add(MOST_ADVANCE.as_micros() as i64) {
         Err(Error::AdvanceTooFar).or_report()

@@ -1,4 +1,4 @@
-//! Views `snowflake_status`, `snowflake_layout_status` and `snowflake_clock_sequence`.
+//! Views `snowflake_status`, `snowflake_layout_status` and `snowflake_clock_seq_status`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,7 +53,7 @@ fn snowflake_server_status() -> TableIterator<
     let source = match (config::registry(), config::identity()) {
         (Some(_), _) => "registry",
         (None, Some(_)) => "settings",
-        (None, None) => "snowflake_worker",
+        (None, None) => "snowflake_workers",
     };
     let lease_status = config::registry().map(|_| lease::lease_status());
     let report = report::report();

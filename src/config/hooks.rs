@@ -78,7 +78,7 @@ pub unsafe extern "C-unwind" fn check_registry(
 }
 
 #[pg_guard]
-pub unsafe extern "C-unwind" fn check_warm_segments(
+pub unsafe extern "C-unwind" fn check_prefetch_segments(
     value: *mut *mut c_char,
     _extra: *mut *mut c_void,
     _source: pg_sys::GucSource::Type,

@@ -65,11 +65,11 @@ pub fn max_segments() -> usize {
 }
 
 /// Returns the list of segments whose numbers are fetched before the first call, as it is set.
-pub fn warm_segments() -> CString {
-    table::WARM_SEGMENTS.get().unwrap_or_default()
+pub fn prefetch_segments() -> CString {
+    table::PREFETCH_SEGMENTS.get().unwrap_or_default()
 }
 
-/// Returns the name of this server in table `snowflake_worker` and in the registry.
+/// Returns the name of this server in table `snowflake_workers` and in the registry.
 pub fn node_name() -> String {
     // SAFETY: the text remains valid until the setting changes, and this function does not change the
     // setting.

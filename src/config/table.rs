@@ -19,7 +19,7 @@ pub static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(60_000);
 pub static REGISTRY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 pub static MAX_CLOCK_OFFSET: GucSetting<i32> = GucSetting::<i32>::new(5_000);
 pub static NODE_NAME: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
-pub static WARM_SEGMENTS: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+pub static PREFETCH_SEGMENTS: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 pub static MAX_SEGMENTS: GucSetting<i32> = GucSetting::<i32>::new(256);
 pub static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"postgres"));
 static VERSION: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(version()));
@@ -61,7 +61,7 @@ pub fn define(on_change: fn()) {
             GucRegistry::define_string_guc_with_hooks(
                 c"snowflake_id.layout",
                 c"Sets the layout of snowflake IDs.",
-                c"Specify a preset (see view snowflake_layouts), a preset and options, or fields and options.",
+                c"Specify a preset (see view snowflake_presets), a preset and options, or fields and options.",
                 &LAYOUT,
                 GucContext::Suset,
                 GucFlags::default(),
@@ -121,7 +121,7 @@ fn define_for_keeper() {
     define_int(
         c"snowflake_id.worker_id",
         c"Sets the worker ID of this server.",
-        c"Two servers of a fleet must not have the same worker ID. -1 means that the worker ID is read from table snowflake_worker.",
+        c"Two servers of a fleet must not have the same worker ID. -1 means that the worker ID is read from table snowflake_workers.",
         &WORKER_ID,
         -1,
         i32::MAX,
@@ -132,7 +132,7 @@ fn define_for_keeper() {
     define_int(
         c"snowflake_id.datacenter_id",
         c"Sets the datacenter ID of this server.",
-        c"The value must be 0 for layouts without a datacenter field. If the worker ID is read from table snowflake_worker, the datacenter ID is also read from that table.",
+        c"The value must be 0 for layouts without a datacenter field. If the worker ID is read from table snowflake_workers, the datacenter ID is also read from that table.",
         &DATACENTER_ID,
         0,
         i32::MAX,
@@ -196,20 +196,20 @@ fn define_for_registry() {
         None,
     );
     define_name(
-        c"snowflake_id.warm_segments",
+        c"snowflake_id.prefetch_segments",
         c"Sets the segments whose numbers are fetched before the first call.",
         c"Specify names separated by commas. Enclose a name in double quotes if it contains spaces, commas or quotes.",
-        &WARM_SEGMENTS,
+        &PREFETCH_SEGMENTS,
         GucContext::Sighup,
         GucFlags::default(),
-        hooks::check_warm_segments,
+        hooks::check_prefetch_segments,
     );
 }
 
 fn define_restart_only() {
     define_name(
         c"snowflake_id.database",
-        c"Sets the database that stores the durable horizon and table snowflake_worker.",
+        c"Sets the database that stores the durable horizon and table snowflake_workers.",
         c"The extension must be installed in this database.",
         &DATABASE,
         GucContext::Postmaster,

@@ -52,7 +52,7 @@ pub fn tell(
         // why the identity is refused.
         (Some(jump_us), _) => Some(format!("the clock has jumped ahead by {} s", jump_us / 1_000_000)),
         (None, GatePlan::Refuse { identity, until_us }) => Some(format!(
-            "this server may have used {identity} for times up to {}: set snowflake_id.worker_id (or the row in table snowflake_worker) to a worker ID that was never used",
+            "this server may have used {identity} for times up to {}: set snowflake_id.worker_id (or the row in table snowflake_workers) to a worker ID that was never used",
             snowflake_id_core::message::instant(until_us)
         )),
         _ => registry_problem.or_else(|| shared.gate.identity().and_then(misfit)),

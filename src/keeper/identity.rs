@@ -1,6 +1,6 @@
 //! The identity of this server. If a registry is set, the registry grants the identity. Otherwise, the
 //! identity comes from the settings. If the settings contain no worker ID, the identity comes from the
-//! server's row in table `snowflake_worker`.
+//! server's row in table `snowflake_workers`.
 
 use pgrx::pg_sys;
 use snowflake_id_core::{Identity, Lease};
@@ -26,9 +26,9 @@ pub fn find(extension: Extension, lease_status: &LeaseStatus) -> Result<Option<L
 
 fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, Problem> {
     let schema = extension.schema();
-    let table = schema.and_then(|schema| extension.lock(schema, c"snowflake_worker", Kind::Table));
+    let table = schema.and_then(|schema| extension.lock(schema, c"snowflake_workers", Kind::Table));
     let table =
-        table.ok_or_else(|| Problem("table snowflake_worker does not belong to the extension".into()))?;
+        table.ok_or_else(|| Problem("table snowflake_workers does not belong to the extension".into()))?;
     let mut found = None;
     let columns = [
         (c"node_name", pg_sys::TEXTOID),

@@ -34,7 +34,7 @@ pub fn warn() {
     let missing = match memory::state() {
         Err(error) => Some(error),
         Ok(shared) if shared.gate.identity().is_some() => None,
-        // Table snowflake_worker is new and empty.
+        // Table snowflake_workers is new and empty.
         Ok(_) if server::current_database() == Some(config::database()) => {
             (config::registry().is_none() && config::identity().is_none()).then(no_worker_id)
         }

@@ -1,4 +1,4 @@
-//! Descriptions of layouts: view `snowflake_layouts`, and `snowflake_describe_layout`.
+//! Descriptions of layouts: view `snowflake_presets`, and `snowflake_describe_layout`.
 
 use pgrx::JsonB;
 use pgrx::prelude::*;
@@ -8,7 +8,7 @@ use snowflake_id_core::layout::presets::PRESETS;
 use crate::pg::timestamp::{interval, timestamptz};
 use crate::read::layout_argument::LayoutArgument;
 
-/// Returns the names of the presets for view `snowflake_layouts`.
+/// Returns the names of the presets for view `snowflake_presets`.
 #[pg_extern(schema = "snowflake_internal", immutable, parallel_safe)]
 fn snowflake_preset_names() -> Vec<&'static str> {
     PRESETS.iter().map(|preset| preset.name).collect()

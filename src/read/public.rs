@@ -15,43 +15,43 @@ static PUBLIC_IDS: Mutex<Cache<PublicIds, Prefix>> = Mutex::new(Cache::new());
 static UUIDS: Mutex<Cache<Uuids, Prefix>> = Mutex::new(Cache::new());
 
 #[pg_extern(name = "snowflake_to_public", immutable, parallel_safe)]
-fn snowflake_to_public(prefix: TextBytes<'_>, id: i64) -> Text {
+fn snowflake_to_public(id: i64, prefix: TextBytes<'_>) -> Text {
     required(prefix.0).and_then(|prefix| to_text(&PublicIds::new(prefix, None), id)).or_report()
 }
 
 #[pg_extern(name = "snowflake_to_public", immutable, parallel_safe)]
-fn snowflake_to_public_with_key(prefix: TextBytes<'_>, id: i64, key: &[u8]) -> Text {
-    checked(key).and_then(|key| to_public(prefix.0, id, key)).or_report()
+fn snowflake_to_public_with_key(id: i64, prefix: TextBytes<'_>, key: &[u8]) -> Text {
+    checked(key).and_then(|key| to_public(id, prefix.0, key)).or_report()
 }
 
 #[pg_extern(stable, parallel_safe)]
 fn snowflake_to_public_named(
-    prefix: TextBytes<'_>,
     id: i64,
+    prefix: TextBytes<'_>,
     key_name: TextBytes<'_>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Text {
-    with_named_key(fcinfo, key_name.0, |named| to_public(prefix.0, id, named.key())).or_report()
+    with_named_key(fcinfo, key_name.0, |named| to_public(id, prefix.0, named.key())).or_report()
 }
 
 #[pg_extern(name = "snowflake_from_public", immutable, parallel_safe)]
-fn snowflake_from_public(prefix: TextBytes<'_>, text: TextBytes<'_>) -> i64 {
+fn snowflake_from_public(text: TextBytes<'_>, prefix: TextBytes<'_>) -> i64 {
     required(prefix.0).and_then(|prefix| from_text(&PublicIds::new(prefix, None), text.0)).or_report()
 }
 
 #[pg_extern(name = "snowflake_from_public", immutable, parallel_safe)]
-fn snowflake_from_public_with_key(prefix: TextBytes<'_>, text: TextBytes<'_>, key: &[u8]) -> i64 {
-    checked(key).and_then(|key| from_public(prefix.0, text.0, key)).or_report()
+fn snowflake_from_public_with_key(text: TextBytes<'_>, prefix: TextBytes<'_>, key: &[u8]) -> i64 {
+    checked(key).and_then(|key| from_public(text.0, prefix.0, key)).or_report()
 }
 
 #[pg_extern(stable, parallel_safe)]
 fn snowflake_from_public_named(
-    prefix: TextBytes<'_>,
     text: TextBytes<'_>,
+    prefix: TextBytes<'_>,
     key_name: TextBytes<'_>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> i64 {
-    with_named_key(fcinfo, key_name.0, |named| named.read(|key| from_public(prefix.0, text.0, key)))
+    with_named_key(fcinfo, key_name.0, |named| named.read(|key| from_public(text.0, prefix.0, key)))
         .or_report()
 }
 
@@ -95,12 +95,12 @@ fn snowflake_from_uuid_named(
     with_named_key(fcinfo, key_name.0, |named| named.read(|key| from_uuid(&uuid, key, prefix.0))).or_report()
 }
 
-fn to_public(prefix: &[u8], id: i64, key: &[u8; KEY_BYTES]) -> Result<Text, Error> {
+fn to_public(id: i64, prefix: &[u8], key: &[u8; KEY_BYTES]) -> Result<Text, Error> {
     let prefix = required(prefix)?;
     to_text(PUBLIC_IDS.lock().get(key, prefix, || PublicIds::new(prefix, Some(key))), id)
 }
 
-fn from_public(prefix: &[u8], text: &[u8], key: &[u8; KEY_BYTES]) -> Result<i64, Error> {
+fn from_public(text: &[u8], prefix: &[u8], key: &[u8; KEY_BYTES]) -> Result<i64, Error> {
     let prefix = required(prefix)?;
     from_text(PUBLIC_IDS.lock().get(key, prefix, || PublicIds::new(prefix, Some(key))), text)
 }

@@ -33,7 +33,7 @@ pub fn start_if_needed(last_start: &mut Option<Instant>) {
     // numbers.
     let is_needed = HAS_RANGES.get() == Some(&true)
         || segments.is_used.load(Ordering::Relaxed)
-        || !config::warm_segments().is_empty();
+        || !config::prefetch_segments().is_empty();
     if !is_needed || is_there {
         return;
     }

@@ -1,4 +1,4 @@
-//! View `snowflake_segments`.
+//! View `snowflake_segment_status`.
 
 use std::sync::atomic::Ordering;
 

@@ -12,7 +12,7 @@ mod question;
 mod report;
 mod rest;
 mod state;
-mod warm;
+mod prefetch;
 mod wishes;
 
 use std::time::{Duration, Instant};
@@ -60,7 +60,7 @@ impl Worker {
                 return Ok(());
             }
         }
-        self.warm_up();
+        self.prefetch();
         let wanted = segment_table::take_wanted();
         let wishes = self.wishes(&wanted);
         let is_clock_set = self.is_clock_set();

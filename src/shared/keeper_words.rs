@@ -40,7 +40,7 @@ pub struct KeeperWords {
 pub enum Closed {
     /// The keeper has not completed its first cycle, or has exited.
     Starting = 0,
-    /// Neither the settings nor table `snowflake_worker` specify an identity.
+    /// Neither the settings nor table `snowflake_workers` specify an identity.
     NoWorkerId = 1,
     /// The report contains the problem that keeps the gate closed.
     Problem = 2,

@@ -27,8 +27,8 @@ pub struct Known {
     pub lead_us: i64,
     /// Whether the worker refused the last range that the registry granted.
     pub is_refused: bool,
-    /// Whether the server must hold numbers of this segment before the first call (`snowflake_id.warm_segments`).
-    pub is_warm: bool,
+    /// Whether the server must hold numbers of this segment before the first call (`snowflake_id.prefetch_segments`).
+    pub is_prefetched: bool,
     /// The time of the last statement that failed because of this name. After such a failure, the worker requests the
     /// name in a separate statement until a statement succeeds.
     pub failed_at: Option<Instant>,
@@ -50,7 +50,7 @@ impl Known {
             last: None,
             lead_us: random_time(LEAD).as_micros() as i64,
             is_refused: false,
-            is_warm: false,
+            is_prefetched: false,
             failed_at: None,
         }
     }
@@ -103,8 +103,8 @@ impl KnownSegments {
         self.0.get(at).and_then(Option::as_ref).is_some_and(|known| known.failed_at.is_some())
     }
 
-    pub fn is_warm(&self, at: usize) -> bool {
-        self.0.get(at).and_then(Option::as_ref).is_some_and(|known| known.is_warm)
+    pub fn is_prefetched(&self, at: usize) -> bool {
+        self.0.get(at).and_then(Option::as_ref).is_some_and(|known| known.is_prefetched)
     }
 
     /// Returns the ranges that are held back for a later period, each with the slot index and the name.

@@ -160,8 +160,8 @@ impl Worker {
     pub fn report(&mut self) -> Result<(), ()> {
         let reported = self.report_some();
         self.report_at = Instant::now() + self.report_every.mul_f64(random_between((0.9, 1.1)));
-        // A name of `snowflake_id.warm_segments` may have lost its slot, or found no slot.
-        self.warm = CString::default();
+        // A name of `snowflake_id.prefetch_segments` may have lost its slot, or found no slot.
+        self.prefetched = CString::default();
         match reported {
             Err(None) => Err(()),
             Ok(()) | Err(Some(_)) => Ok(()),

@@ -56,8 +56,8 @@ pub struct Worker {
     pub rest: Option<Rest>,
     /// Whether the current round may use the rest.
     pub may_use_rest: bool,
-    /// The value of `snowflake_id.warm_segments` that the worker has applied.
-    pub warm: CString,
+    /// The value of `snowflake_id.prefetch_segments` that the worker has applied.
+    pub prefetched: CString,
     /// Whether any range may belong to a period. If not, the worker need not look at the ranges of all segments.
     pub has_periods: bool,
     /// The time at which the worker considers all slots again.
@@ -75,7 +75,7 @@ impl Worker {
             range_file: RangeFile::read(),
             rest: None,
             may_use_rest: false,
-            warm: CString::default(),
+            prefetched: CString::default(),
             has_periods: (0..segment_table::used())
                 .any(|at| ends_us(at).is_some_and(|end| end != NEVER_ENDS)),
             sweep_at: Instant::now(),

@@ -42,7 +42,7 @@ impl Worker {
             let slot = segment_table::slot(at);
             let standing = slot.segment.standing();
             let is_in_period = standing.current.is_some_and(|range| range.ends_us != NEVER_ENDS);
-            if !(is_wanted || standing.is_next_wanted || is_in_period || self.known.is_warm(at)) {
+            if !(is_wanted || standing.is_next_wanted || is_in_period || self.known.is_prefetched(at)) {
                 continue;
             }
             let record = segment_table::record(at);
@@ -57,7 +57,7 @@ impl Worker {
             let is_fetch_due = if is_usable {
                 standing.is_next_wanted && !is_calm
             } else {
-                is_wanted || (has_run_dry || known.is_warm) && !is_calm
+                is_wanted || (has_run_dry || known.is_prefetched) && !is_calm
             };
             let is_next_due = is_next_period_due(known, &standing, now_us) && !is_calm;
             if known.has_failed_within(PAUSE_OF_SUSPECTS) {

@@ -127,7 +127,7 @@ pub fn some_at_last(server: &Cluster, name: &str, count: i32) -> Vec<i64> {
 /// Waits until the server holds two ranges of a segment.
 #[track_caller]
 pub fn wait_for_next_range(server: &Cluster, name: &str) {
-    let query = format!("SELECT next_range FROM snowflake_segments WHERE name = '{name}'");
+    let query = format!("SELECT next_range FROM snowflake_segment_status WHERE name = '{name}'");
     let mut client = server.connect();
     eventually("the next range", || single::<Option<i64>>(&mut client, &query));
 }
@@ -213,13 +213,13 @@ pub fn refusal(client: &mut Client, name: &str) -> (String, String) {
 
 /// The state of a segment in the server's view.
 pub fn segment_state(client: &mut Client, name: &str) -> String {
-    single(client, &format!("SELECT state FROM snowflake_segments WHERE name = '{name}'"))
+    single(client, &format!("SELECT state FROM snowflake_segment_status WHERE name = '{name}'"))
 }
 
 /// The numbers that a server has issued since its shared memory was initialized.
 #[track_caller]
 fn issued(server: &Cluster) -> i64 {
-    let query = "SELECT coalesce(sum(numbers_issued), 0)::bigint FROM snowflake_segments";
+    let query = "SELECT coalesce(sum(numbers_issued), 0)::bigint FROM snowflake_segment_status";
     let mut session = server.session();
     eventually("the server", || session.ask(query))
 }

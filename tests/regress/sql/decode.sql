@@ -40,7 +40,7 @@ RESET snowflake_id.layout;
 
 -- A different layout in each row, twice, and more layouts than a session caches.
 SELECT name, snowflake_timestamp(0, name) = epoch AS starts_at_epoch, snowflake_timestamp(0, name) AS tick_0
-FROM generate_series(1, 2) AS round, snowflake_layouts
+FROM generate_series(1, 2) AS round, snowflake_presets
 ORDER BY round, array_position(snowflake_internal.snowflake_preset_names(), name);
 
 -- A different layout in each round of a loop that evaluates the same expression, and as a parameter of a prepared

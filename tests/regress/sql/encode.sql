@@ -16,7 +16,7 @@ CREATE TABLE trip AS
            time_bits + datacenter_bits + worker_bits + clock_seq_bits + sequence_bits AS bits,
            datacenter_bits > 0 AS has_datacenter, worker_bits > 0 AS has_worker,
            clock_seq_bits > 0 AS has_clock_seq, sequence_bits > 0 AS has_sequence
-    FROM snowflake_layouts AS l,
+    FROM snowflake_presets AS l,
          (VALUES (0), (1)) AS least_or_greatest (factor),
          LATERAL (VALUES (l.epoch), (l.exhausted_at - l.unit)) AS tick (generated_at),
          LATERAL (SELECT factor * ((1::bigint << datacenter_bits) - 1)::int AS datacenter_id,

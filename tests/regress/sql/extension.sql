@@ -45,7 +45,7 @@ DROP ROLE regress_snowflake_owner;
 -- Existing objects in the schema do not become part of the view, even if they match better than PostgreSQL's own.
 CREATE FUNCTION public.unnest(text[]) RETURNS SETOF text LANGUAGE sql AS $$SELECT 'js53'$$;
 CREATE EXTENSION snowflake_id;
-SELECT count(*) FROM snowflake_layouts;
+SELECT count(*) FROM snowflake_presets;
 DROP EXTENSION snowflake_id;
 DROP FUNCTION public.unnest(text[]);
 
@@ -67,12 +67,12 @@ WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extna
   AND acl.grantee NOT IN (0, current_user::regrole)
   -- The privileges that PUBLIC has by default.
   AND NOT (p.proname IS NOT NULL AND has_function_privilege(0::oid, p.oid, 'EXECUTE'))
-  AND coalesce(c.relname NOT IN ('snowflake_layouts', 'snowflake_adopt_progress'), true)
+  AND coalesce(c.relname NOT IN ('snowflake_presets', 'snowflake_adopt_progress'), true)
 ORDER BY 1, 2, 3;
 SELECT count(*) AS open_to_public
 FROM pg_class AS c, aclexplode(c.relacl) AS acl
 WHERE (c.relname LIKE 'snowflake\_%' OR c.relnamespace = 'snowflake_internal'::regnamespace)
-  AND c.relname NOT IN ('snowflake_layouts', 'snowflake_adopt_progress') AND acl.grantee = 0;
+  AND c.relname NOT IN ('snowflake_presets', 'snowflake_adopt_progress') AND acl.grantee = 0;
 DROP EXTENSION snowflake_id;
 DROP SCHEMA "od d";
 ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM regress_snowflake_reader, PUBLIC;
@@ -102,7 +102,7 @@ SELECT code, message FROM sqlstate_of('SELECT snowflake_nextval()');
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT ids.snowflake_nextval(), place int);
 INSERT INTO orders (place) VALUES (1), (2);
 SELECT count(*), bool_and((ids.snowflake_decode(id)).worker_id = 7) AS readable FROM orders;
-SELECT count(*) FROM ids.snowflake_layouts;
+SELECT count(*) FROM ids.snowflake_presets;
 SELECT code, message FROM sqlstate_of('DROP SCHEMA ids');
 DROP TABLE orders;
 DROP EXTENSION snowflake_id;
@@ -123,7 +123,7 @@ CREATE EXTENSION snowflake_id SCHEMA ids;
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT ids.snowflake_nextval(), place int);
 INSERT INTO orders (place) SELECT generate_series(1, 1000);
 CREATE INDEX orders_time ON orders (ids.snowflake_timestamp(id, 'standard'));
-CREATE VIEW own_layouts AS SELECT name, epoch FROM ids.snowflake_layouts WHERE name = 'standard';
+CREATE VIEW own_layouts AS SELECT name, epoch FROM ids.snowflake_presets WHERE name = 'standard';
 REVOKE EXECUTE ON FUNCTION ids.snowflake_batch(int) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION ids.snowflake_batch(int) TO regress_snowflake_writer;
 SELECT count(*), md5(string_agg(id || ':' || place, ',' ORDER BY place)) AS rows, max(id) AS last_id

@@ -19,11 +19,11 @@ CREATE FUNCTION code(script text) RETURNS text LANGUAGE sql AS $$
     SELECT regexp_replace(script, '--[^\n]*|''([^'']|'''')*''|OPERATOR\(pg_catalog\.[^)]*\)|%\d\$[sL]|:=|\m(ERRCODE|MESSAGE|DETAIL|HINT|search_path) =|\(-\d+\)|THEN -1', '', 'g')
 $$;
 SELECT DISTINCT line
-FROM snowflake_layouts, regexp_split_to_table(code(snowflake_generator_sql(name, 0)), '\n') AS line
+FROM snowflake_presets, regexp_split_to_table(code(snowflake_generator_sql(name, 0)), '\n') AS line
 WHERE line ~ '[-+*/<>=~!@#%^&|`?]';
 -- Nor are there functions without a schema, except those that the last part creates.
 SELECT DISTINCT word[1] AS word
-FROM snowflake_layouts, regexp_matches(code(snowflake_generator_sql(name, 0)), '(?<![.\w])([a-z_0-9]+)\(', 'g') AS word
+FROM snowflake_presets, regexp_matches(code(snowflake_generator_sql(name, 0)), '(?<![.\w])([a-z_0-9]+)\(', 'g') AS word
 ORDER BY word;
 DROP FUNCTION code(text);
 \pset format aligned
@@ -122,7 +122,7 @@ RESET ROLE;
 SET ROLE regress_app;
 SELECT id > :last_id AS increases, "layout 1".snowflake_worker(id) AS worker FROM "layout 1".snowflake_nextval() AS id;
 -- The role can take IDs, and nothing else.
-SELECT code, message FROM unnest(ARRAY['SELECT "layout 1".snowflake_batch(1)', 'SELECT "layout 1".snowflake_advance(now())',
+SELECT code, message FROM unnest(ARRAY['SELECT "layout 1".snowflake_batch(1)', 'SELECT "layout 1".snowflake_raise_floor(now())',
     'SELECT "layout 1".snowflake_generator_raise(1)', 'SELECT "layout 1".snowflake_generator_wait(1)',
     'SELECT nextval(''"layout 1".snowflake_generator_counter'')', 'SELECT setval(''"layout 1".snowflake_generator_base'', 1)',
     'LOCK TABLE "layout 1".snowflake_generator_lock', 'LOCK TABLE "layout 1".snowflake_generator_lock IN ACCESS SHARE MODE',
@@ -209,21 +209,21 @@ RESET client_min_messages;
 CREATE SCHEMA floor;
 SELECT install('floor', 'standard', 1);
 SELECT now() + interval '800 ms' AS floor \gset
-SELECT floor.snowflake_advance(:'floor');
+SELECT floor.snowflake_raise_floor(:'floor');
 SELECT floor.snowflake_timestamp(floor.snowflake_nextval()) - :'floor' BETWEEN '0' AND '20 ms' AS at_the_floor;
-SELECT floor.snowflake_advance('-infinity'), floor.snowflake_advance('2023-12-31'), floor.snowflake_advance(NULL);
+SELECT floor.snowflake_raise_floor('-infinity'), floor.snowflake_raise_floor('2023-12-31'), floor.snowflake_raise_floor(NULL);
 SELECT floor.snowflake_timestamp(floor.snowflake_nextval()) >= :'floor' AS still;
 SELECT clock_timestamp() + interval '2 s' AS floor \gset
-SELECT floor.snowflake_advance(:'floor');
+SELECT floor.snowflake_raise_floor(:'floor');
 SELECT floor.snowflake_timestamp(id) >= :'floor' AS at_the_floor, clock_timestamp() >= :'floor'::timestamptz - interval '1 s' AS waited
 FROM floor.snowflake_nextval() AS id;
-SELECT floor.snowflake_advance(now() + interval '1 hour');
+SELECT floor.snowflake_raise_floor(now() + interval '1 hour');
 SELECT code, message, regexp_replace(detail, '\d{7}', '3599...') AS detail, hint FROM sqlstate_of('SELECT floor.snowflake_nextval()');
 -- Calls that cannot succeed take no numbers.
 SELECT last_value AS counter FROM floor.snowflake_generator_counter \gset
 SELECT code, count(*) FROM generate_series(1, 10), sqlstate_of('SELECT floor.snowflake_nextval()') GROUP BY code;
 SELECT last_value = :counter AS unchanged FROM floor.snowflake_generator_counter;
-SELECT code, message, detail, hint FROM unnest(ARRAY['25 hours', 'infinity']) AS ahead, sqlstate_of(format('SELECT floor.snowflake_advance(%L)', CASE ahead WHEN 'infinity' THEN 'infinity' ELSE now() + ahead::interval END));
+SELECT code, message, detail, hint FROM unnest(ARRAY['25 hours', 'infinity']) AS ahead, sqlstate_of(format('SELECT floor.snowflake_raise_floor(%L)', CASE ahead WHEN 'infinity' THEN 'infinity' ELSE now() + ahead::interval END));
 SELECT code, message, detail, hint FROM unnest(ARRAY[-1, 0, 1000001]) AS count, sqlstate_of(format('SELECT floor.snowflake_batch(%s)', count));
 SELECT code, message FROM sqlstate_of('SET TRANSACTION READ ONLY; SELECT "layout 3".snowflake_nextval()');
 
@@ -231,7 +231,7 @@ SELECT code, message FROM sqlstate_of('SET TRANSACTION READ ONLY; SELECT "layout
 CREATE SCHEMA ended;
 SELECT install('ended', 'time:20 worker:4 sequence:4 unit=1ms epoch=2020-01-01T00:00:00Z', 1);
 SELECT code, message, detail, hint FROM sqlstate_of('SELECT ended.snowflake_nextval()');
-SELECT code, message, detail FROM sqlstate_of($$SELECT ended.snowflake_advance('2021-01-01')$$);
+SELECT code, message, detail FROM sqlstate_of($$SELECT ended.snowflake_raise_floor('2021-01-01')$$);
 CREATE SCHEMA "full";
 SELECT install('full', 'time:41 sequence:22 unit=1us', 0);
 SELECT code, message, detail FROM sqlstate_of('SELECT "full".snowflake_nextval()');
@@ -247,14 +247,14 @@ SELECT code, detail FROM sqlstate_of('SELECT slow.snowflake_batch(2)');
 -- The sequences have no values, as after a restore of only the schema, and every role may call the functions.
 ALTER SEQUENCE floor.snowflake_generator_base RESTART;
 ALTER SEQUENCE floor.snowflake_generator_counter RESTART;
-GRANT EXECUTE ON FUNCTION floor.snowflake_advance(timestamptz) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION floor.snowflake_raise_floor(timestamptz) TO PUBLIC;
 SELECT code, message, hint FROM sqlstate_of('SELECT floor.snowflake_nextval()');
-SELECT code, message FROM sqlstate_of('SELECT floor.snowflake_advance(now())');
+SELECT code, message FROM sqlstate_of('SELECT floor.snowflake_raise_floor(now())');
 SELECT code, message FROM sqlstate_of('SELECT ended.snowflake_nextval()');
 SELECT obj_description('floor.snowflake_generator_counter'::regclass) LIKE '%of layout %' AS has_layout,
        regexp_replace(obj_description('floor.snowflake_generator_counter'::regclass), '.* of layout ', '') AS layout \gset
 SELECT install('floor', :'layout', 1);
-SELECT floor.snowflake_nextval() > 0 AS works, has_function_privilege('public', 'floor.snowflake_advance(timestamptz)', 'EXECUTE') AS public;
+SELECT floor.snowflake_nextval() > 0 AS works, has_function_privilege('public', 'floor.snowflake_raise_floor(timestamptz)', 'EXECUTE') AS public;
 
 RESET ROLE;
 SET client_min_messages = warning;

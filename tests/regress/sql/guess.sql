@@ -16,7 +16,7 @@ FROM snowflake_guess_layout(170505378935607296) WHERE layout IN ('standard', 'pg
 
 -- Each preset is among the guesses for its own IDs, with the right fields.
 SELECT name, guess.generated_at, guess.worker_id, guess.clock_seq, guess.sequence
-FROM snowflake_layouts,
+FROM snowflake_presets,
      snowflake_encode(epoch + greatest('2020-02-03' - epoch, interval '40 days'), 3, 2, name) AS id,
      snowflake_guess_layout(id) AS guess
 WHERE name = guess.layout ORDER BY name COLLATE "C";

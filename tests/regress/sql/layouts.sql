@@ -5,11 +5,11 @@ SET intervalstyle = 'postgres';
 
 -- Every preset. Existing tables depend on them, so a released preset never changes.
 \x on
-SELECT * FROM snowflake_layouts;
+SELECT * FROM snowflake_presets;
 \x off
 
 -- The properties of a preset follow from its fields.
-SELECT name FROM snowflake_layouts
+SELECT name FROM snowflake_presets
 WHERE time_bits + datacenter_bits + worker_bits + clock_seq_bits + sequence_bits NOT BETWEEN 1 AND 63
    OR workers <> 2 ^ (datacenter_bits + worker_bits)
    OR abs(ids_per_second - 2 ^ sequence_bits / extract(epoch FROM unit)::float8) > 0.001
@@ -17,12 +17,12 @@ WHERE time_bits + datacenter_bits + worker_bits + clock_seq_bits + sequence_bits
    OR fits_in_53_bits <> (time_bits + datacenter_bits + worker_bits + clock_seq_bits + sequence_bits <= 53);
 
 -- The text of a preset describes the same layout as its name, and is its own canonical form.
-SELECT l.name FROM snowflake_layouts AS l, snowflake_describe_layout(l.layout) AS own
+SELECT l.name FROM snowflake_presets AS l, snowflake_describe_layout(l.layout) AS own
 WHERE own IS DISTINCT FROM (SELECT named FROM snowflake_describe_layout(l.name) AS named);
 
 -- The list of names is in the order of the view, without duplicates.
-SELECT array_agg(name) = snowflake_internal.snowflake_preset_names() AS same_order FROM snowflake_layouts;
-SELECT count(*), count(DISTINCT name) FROM snowflake_layouts;
+SELECT array_agg(name) = snowflake_internal.snowflake_preset_names() AS same_order FROM snowflake_presets;
+SELECT count(*), count(DISTINCT name) FROM snowflake_presets;
 
 -- Custom layouts. Without options they have the unit and the epoch of standard.
 \x on

@@ -32,11 +32,11 @@ SELECT code, message FROM sqlstate_of($$SELECT snowflake_mask(1, 'orders'::text)
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_mask_named(1, '\x0123456712345678234567893456789A'::bytea)$$);
 SELECT * FROM sqlstate_of($$SELECT snowflake_mask_named(1, '\x0123456712345678234567893456789A')$$);
 SELECT * FROM sqlstate_of($$SELECT snowflake_unmask_named(1, 'sixteen_letters_')$$);
-SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('sixteen_letters_', '\x0123456712345678234567893456789A')$$);
-SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('\x00', '\x0123456712345678234567893456789A')$$);
+SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_keys (name, key) VALUES ('sixteen_letters_', '\x0123456712345678234567893456789A')$$);
+SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_keys (name, key) VALUES ('\x00', '\x0123456712345678234567893456789A')$$);
 -- 16 bytes as a key, though not 16 characters.
-SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES (repeat(U&'\00E9', 8), '\x0123456712345678234567893456789A')$$);
-SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('abcdefghijklmn\\o', '\x0123456712345678234567893456789A')$$);
+SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_keys (name, key) VALUES (repeat(U&'\00E9', 8), '\x0123456712345678234567893456789A')$$);
+SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_keys (name, key) VALUES ('abcdefghijklmn\\o', '\x0123456712345678234567893456789A')$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_mask_named(1, 'abcdefghijklmn\\o')$$);
 
 -- Named keys. The HINT can be executed as it is.
@@ -46,18 +46,18 @@ SELECT substring(hint FROM 'INSERT.*\)') AS hint FROM sqlstate_of($$SELECT snowf
 :hint;
 \x off
 \pset format aligned
-SELECT name, octet_length(key), created_at <= now() AS has_time FROM snowflake_mask_key;
+SELECT name, octet_length(key), created_at <= now() AS has_time FROM snowflake_mask_keys;
 SELECT snowflake_unmask_named(snowflake_mask_named(1541815603606036480, 'o''clock'), 'o''clock');
 SELECT snowflake_mask_named(NULL, 'orders') IS NULL AS id, snowflake_mask_named(1, NULL) IS NULL AS name;
-INSERT INTO snowflake_mask_key (name, key) VALUES ('orders', :'key');
+INSERT INTO snowflake_mask_keys (name, key) VALUES ('orders', :'key');
 SELECT snowflake_mask_named(1541815603606036480, 'orders') AS masked, snowflake_unmask_named(221274310923782015, 'orders') AS id;
 -- The next call uses a new key.
-UPDATE snowflake_mask_key SET key = '\x00000000000000000000000000000000' WHERE name = 'orders';
+UPDATE snowflake_mask_keys SET key = '\x00000000000000000000000000000000' WHERE name = 'orders';
 SELECT snowflake_mask_named(0, 'orders');
-UPDATE snowflake_mask_key SET key = :'key' WHERE name = 'orders';
+UPDATE snowflake_mask_keys SET key = :'key' WHERE name = 'orders';
 SELECT snowflake_mask_named(0, 'orders');
 -- A different name in each row, and in each round of a loop.
-INSERT INTO snowflake_mask_key (name, key) VALUES ('zeros', '\x00000000000000000000000000000000');
+INSERT INTO snowflake_mask_keys (name, key) VALUES ('zeros', '\x00000000000000000000000000000000');
 SELECT name, snowflake_mask_named(0, name) AS masked, snowflake_unmask_named(snowflake_mask_named(0, name), name) AS id
 FROM unnest(ARRAY['orders', 'zeros', 'zeros', 'orders']) AS name;
 DO $$
@@ -69,9 +69,9 @@ BEGIN
     END LOOP;
 END
 $$;
-DELETE FROM snowflake_mask_key WHERE name = 'zeros';
-SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('short', '\x00')$$);
-SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('', '\x0123456712345678234567893456789A')$$);
+DELETE FROM snowflake_mask_keys WHERE name = 'zeros';
+SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_keys (name, key) VALUES ('short', '\x00')$$);
+SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_keys (name, key) VALUES ('', '\x0123456712345678234567893456789A')$$);
 
 -- In parallel queries, including with a named key.
 CREATE TABLE orders AS SELECT id::bigint FROM generate_series(1, 10000) AS id;
@@ -90,8 +90,8 @@ DROP TABLE orders;
 CREATE ROLE regress_snowflake_clerk;
 SET ROLE regress_snowflake_clerk;
 SELECT snowflake_mask(1541815603606036480, :'key');
-SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_mask_key');
-SELECT code, message FROM sqlstate_of($$DELETE FROM snowflake_mask_key$$);
+SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_mask_keys');
+SELECT code, message FROM sqlstate_of($$DELETE FROM snowflake_mask_keys$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_mask_named(1, 'orders')$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_unmask_named(1, 'orders')$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_internal.snowflake_mask_key_of('orders')$$);
@@ -101,11 +101,11 @@ CREATE SCHEMA AUTHORIZATION regress_snowflake_clerk;
 SET ROLE regress_snowflake_clerk;
 SELECT snowflake_mask_named(1541815603606036480, 'orders');
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_unmask_named(1, 'orders')$$);
-SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_mask_key');
+SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_mask_keys');
 -- Objects of the role do not replace those that the function uses.
-CREATE TABLE regress_snowflake_clerk.snowflake_mask_key (name text, key bytea);
-CREATE TEMPORARY TABLE snowflake_mask_key (name text, key bytea);
-INSERT INTO pg_temp.snowflake_mask_key VALUES ('orders', '\x00000000000000000000000000000000');
+CREATE TABLE regress_snowflake_clerk.snowflake_mask_keys (name text, key bytea);
+CREATE TEMPORARY TABLE snowflake_mask_keys (name text, key bytea);
+INSERT INTO pg_temp.snowflake_mask_keys VALUES ('orders', '\x00000000000000000000000000000000');
 CREATE FUNCTION regress_snowflake_clerk.snowflake_mask(bigint, bytea) RETURNS bigint LANGUAGE sql AS 'SELECT -1::bigint';
 CREATE FUNCTION regress_snowflake_clerk.same(text, text) RETURNS bool LANGUAGE sql AS 'SELECT true';
 CREATE OPERATOR regress_snowflake_clerk.= (LEFTARG = text, RIGHTARG = text, FUNCTION = regress_snowflake_clerk.same);
@@ -128,7 +128,7 @@ EXCEPTION WHEN OTHERS THEN
     RETURN concat_ws(' ', message, detail, hint, nullif(regexp_replace(context, E'(\n|^)SQL statement .*', ''), ''));
 END
 $$;
-DROP TABLE pg_temp.snowflake_mask_key;
+DROP TABLE pg_temp.snowflake_mask_keys;
 \pset format unaligned
 SELECT error, error ~* '0123456712345678' AS shows_key
 FROM unnest(ARRAY[$$SELECT snowflake_mask_named(-1, 'orders')$$, $$SELECT snowflake_unmask_named(-1, 'orders')$$,
@@ -136,7 +136,7 @@ FROM unnest(ARRAY[$$SELECT snowflake_mask_named(-1, 'orders')$$, $$SELECT snowfl
                   $$SELECT snowflake_mask_named(1, '\x0123456712345678234567893456789A')$$]) AS commands,
      all_of_the_error(commands) AS error;
 \x on
-SELECT * FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('orders', '\x0123456712345678234567893456789A')$$);
+SELECT * FROM sqlstate_of($$INSERT INTO snowflake_mask_keys (name, key) VALUES ('orders', '\x0123456712345678234567893456789A')$$);
 \x off
 \pset format aligned
 EXPLAIN (VERBOSE, COSTS OFF) SELECT snowflake_mask_named(1, 'orders');
@@ -147,9 +147,9 @@ SELECT setting AS bindir FROM pg_config WHERE name = 'BINDIR' \gset
 \set path :bindir ':' `echo "$PATH"`
 \setenv PATH :path
 \setenv dumped_database :DBNAME
-\! pg_dump --table=snowflake_mask_key --data-only "$dumped_database" | grep -o 'orders.*3456789a'
-\! pg_dump "$dumped_database" --extension=snowflake_id | grep -c 'COPY public.snowflake_mask_key'
-DELETE FROM snowflake_mask_key;
+\! pg_dump --table=snowflake_mask_keys --data-only "$dumped_database" | grep -o 'orders.*3456789a'
+\! pg_dump "$dumped_database" --extension=snowflake_id | grep -c 'COPY public.snowflake_mask_keys'
+DELETE FROM snowflake_mask_keys;
 SET client_min_messages = warning;
 DROP SCHEMA regress_snowflake_clerk CASCADE;
 RESET client_min_messages;

@@ -116,7 +116,7 @@ BEGIN
               AND snowflake_timestamp(ids[50]) <= clock_timestamp() + interval '1 s';
 END
 $$;
-SELECT l.name, d.* FROM snowflake_layouts AS l, draw(l.name, l.unit) AS d WHERE l.name <> 'baidu';
+SELECT l.name, d.* FROM snowflake_presets AS l, draw(l.name, l.unit) AS d WHERE l.name <> 'baidu';
 DROP FUNCTION draw;
 
 -- The preset that has ended issues no IDs.

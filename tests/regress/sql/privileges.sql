@@ -11,7 +11,7 @@ SELECT snowflake_worker(snowflake_nextval());
 SELECT count(*) FROM snowflake_batch(10);
 SELECT snowflake_worker(snowflake_currval());
 SELECT worker_id FROM snowflake_decode(snowflake_encode('2024-01-01T00:00:00Z', 9, 0));
-SELECT count(*) FROM snowflake_layouts;
+SELECT count(*) FROM snowflake_presets;
 SELECT layout FROM snowflake_describe_layout('js53');
 
 -- Only a superuser chooses the layout. Each session chooses how long to wait. The server determines how far IDs may run
@@ -94,8 +94,8 @@ CROSS JOIN aclexplode(c.relacl) AS acl
 WHERE acl.grantee <> c.relowner
 ORDER BY 1, 4;
 SET ROLE regress_snowflake_user;
-SELECT code, message FROM sqlstate_of($$DROP VIEW snowflake_layouts$$);
-SELECT code, message FROM sqlstate_of($$CREATE OR REPLACE VIEW public.snowflake_layouts AS SELECT 1$$);
+SELECT code, message FROM sqlstate_of($$DROP VIEW snowflake_presets$$);
+SELECT code, message FROM sqlstate_of($$CREATE OR REPLACE VIEW public.snowflake_presets AS SELECT 1$$);
 SELECT code, message FROM sqlstate_of($$COMMENT ON FUNCTION snowflake_nextval() IS 'mine'$$);
 SELECT code, message FROM sqlstate_of($$DROP EXTENSION snowflake_id CASCADE$$);
 RESET ROLE;
@@ -117,11 +117,11 @@ CREATE FUNCTION hostile.unnest(text[]) RETURNS SETOF text LANGUAGE sql
 CREATE FUNCTION hostile.equal(bigint, bigint) RETURNS boolean LANGUAGE sql
     AS $$SELECT hostile.trap('equal')::boolean$$;
 CREATE OPERATOR hostile.= (FUNCTION = hostile.equal, LEFTARG = bigint, RIGHTARG = bigint);
-CREATE VIEW hostile.snowflake_layouts AS SELECT hostile.trap('snowflake_layouts') AS name;
-SELECT name FROM snowflake_layouts;
+CREATE VIEW hostile.snowflake_presets AS SELECT hostile.trap('snowflake_presets') AS name;
+SELECT name FROM snowflake_presets;
 SELECT 1::bigint = 1::bigint;
 SELECT snowflake_nextval();
-SELECT count(*), min(layout COLLATE "C") AS first_layout FROM public.snowflake_layouts;
+SELECT count(*), min(layout COLLATE "C") AS first_layout FROM public.snowflake_presets;
 SELECT public.snowflake_worker(public.snowflake_nextval());
 INSERT INTO public.orders (place) VALUES (4);
 SELECT count(*) FROM public.orders;

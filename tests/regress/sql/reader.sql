@@ -12,7 +12,7 @@ SELECT snowflake_reader_sql(NULL) IS NULL;
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_reader_sql('twiter')$$);
 -- It does not depend on the search path: without comments, strings and qualified operators, no operators are left.
 SELECT name, line
-FROM snowflake_layouts, regexp_split_to_table(snowflake_reader_sql(name), '\n') AS line
+FROM snowflake_presets, regexp_split_to_table(snowflake_reader_sql(name), '\n') AS line
 WHERE line !~ '^-- |^COMMENT'
   AND regexp_replace(line, '''[^'']*''|OPERATOR\(pg_catalog\.[^)]*\)|\(-\d+\)|THEN -1', '', 'g') ~ '[-+*/<>=~!@#%^&|`?]';
 \pset format aligned

@@ -20,10 +20,10 @@ SELECT may('ours'), may('theirs'), may('missing');
 RESET ROLE;
 
 -- A role that was granted a segment is limited to it. Whether another segment exists is not visible.
-SELECT snowflake_grant_segment('ours', 'regress_clerk');
-SELECT snowflake_grant_segment('ours', 'regress_clerk');
-SELECT snowflake_grant_segment('later', 'regress_clerk');
-SELECT snowflake_grant_segment('Kraków', 'regress_clerk');
+SELECT snowflake_segment_grant('ours', 'regress_clerk');
+SELECT snowflake_segment_grant('ours', 'regress_clerk');
+SELECT snowflake_segment_grant('later', 'regress_clerk');
+SELECT snowflake_segment_grant('Kraków', 'regress_clerk');
 TABLE snowflake_internal.segment_grant;
 SET ROLE regress_clerk;
 SELECT may('ours'), may('Kraków'), may('later'), may('theirs'), may('secret'), may(''), may(repeat('x', 5000));
@@ -31,7 +31,7 @@ SELECT snowflake_segment_nextval('theirs');
 SELECT snowflake_segment_batch('secret', 1);
 SELECT snowflake_segment_nextval(NULL) IS NULL AS "null";
 RESET ROLE;
-SELECT name FROM snowflake_segments WHERE name = 'secret';
+SELECT name FROM snowflake_segment_status WHERE name = 'secret';
 SELECT may('theirs') AS superuser;
 SET ROLE regress_cashier;
 SELECT may('theirs') AS other_role;
@@ -43,45 +43,45 @@ SELECT may('later');
 RESET ROLE;
 
 -- A call that reads the table does not keep a lock on it.
-SELECT snowflake_grant_segment('open', 'regress_clerk');
+SELECT snowflake_segment_grant('open', 'regress_clerk');
 BEGIN;
 SET LOCAL ROLE regress_clerk;
 SELECT snowflake_segment_nextval('open') > 0 AS open;
 RESET ROLE;
 SELECT count(*) FROM pg_locks WHERE relation = 'snowflake_internal.segment_grant'::regclass;
 COMMIT;
-SELECT snowflake_revoke_segment('open', 'regress_clerk');
+SELECT snowflake_segment_revoke('open', 'regress_clerk');
 
 -- A role stays limited when its last segment is gone.
-SELECT snowflake_revoke_segment(name, 'regress_clerk') FROM unnest(ARRAY['ours', 'later', 'Kraków', 'never granted']) AS name;
+SELECT snowflake_segment_revoke(name, 'regress_clerk') FROM unnest(ARRAY['ours', 'later', 'Kraków', 'never granted']) AS name;
 SET ROLE regress_clerk;
 SELECT may('ours'), may('theirs');
 RESET ROLE;
-SELECT snowflake_grant_all_segments('regress_clerk');
-SELECT snowflake_grant_all_segments('regress_clerk');
+SELECT snowflake_segment_grant_all('regress_clerk');
+SELECT snowflake_segment_grant_all('regress_clerk');
 SET ROLE regress_clerk;
 SELECT may('ours'), may('theirs');
 RESET ROLE;
 
 -- Invalid arguments are errors, because a limit that is silently missing would be dangerous.
-SELECT snowflake_revoke_segment('ours', 'regress_clerk');
-SELECT snowflake_grant_segment('ours', 'regress_nobody');
+SELECT snowflake_segment_revoke('ours', 'regress_clerk');
+SELECT snowflake_segment_grant('ours', 'regress_nobody');
 \set VERBOSITY terse
-SELECT snowflake_grant_segment('ours', NULL);
-SELECT snowflake_grant_segment(NULL, 'regress_clerk');
-SELECT snowflake_grant_segment('', 'regress_clerk');
-SELECT snowflake_grant_segment(repeat('x', 256), 'regress_clerk');
-SELECT snowflake_revoke_segment('ours', NULL);
+SELECT snowflake_segment_grant('ours', NULL);
+SELECT snowflake_segment_grant(NULL, 'regress_clerk');
+SELECT snowflake_segment_grant('', 'regress_clerk');
+SELECT snowflake_segment_grant(repeat('x', 256), 'regress_clerk');
+SELECT snowflake_segment_revoke('ours', NULL);
 \set VERBOSITY default
 
 -- In the transaction of the change, at once. A rollback undoes the effect, also to a savepoint.
 BEGIN;
-SELECT snowflake_grant_segment('ours', 'regress_clerk');
+SELECT snowflake_segment_grant('ours', 'regress_clerk');
 SET LOCAL ROLE regress_clerk;
 SELECT may('ours'), may('theirs');
 RESET ROLE;
 SAVEPOINT before_grant;
-SELECT snowflake_grant_segment('theirs', 'regress_clerk');
+SELECT snowflake_segment_grant('theirs', 'regress_clerk');
 SET LOCAL ROLE regress_clerk;
 SELECT may('ours'), may('theirs');
 ROLLBACK TO before_grant;
@@ -93,8 +93,8 @@ SELECT may('ours'), may('theirs');
 RESET ROLE;
 
 -- Rows of all roles whose privileges a role inherits count together. A membership takes effect at once.
-SELECT snowflake_grant_segment('ours', 'regress_clerk');
-SELECT snowflake_grant_segment('theirs', '"regress Team"');
+SELECT snowflake_segment_grant('ours', 'regress_clerk');
+SELECT snowflake_segment_grant('theirs', '"regress Team"');
 SET ROLE regress_clerk;
 SELECT may('ours'), may('theirs');
 RESET ROLE;
@@ -150,7 +150,7 @@ EXECUTE next_of_ours;
 EXECUTE next_of('ours');
 EXECUTE next_of('theirs');
 RESET ROLE;
-SELECT snowflake_revoke_segment('ours', 'regress_clerk');
+SELECT snowflake_segment_revoke('ours', 'regress_clerk');
 SET ROLE regress_clerk;
 EXECUTE next_of_ours;
 RESET ROLE;
@@ -158,7 +158,7 @@ RESET plan_cache_mode;
 DEALLOCATE ALL;
 
 -- Parallel workers check, too.
-SELECT snowflake_grant_segment('ours', 'regress_clerk');
+SELECT snowflake_segment_grant('ours', 'regress_clerk');
 CREATE TABLE places AS SELECT generate_series(1, 10000) AS place;
 GRANT SELECT ON places TO regress_clerk;
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
@@ -175,24 +175,24 @@ DROP TABLE places;
 
 -- Only superusers can change grants, unless EXECUTE is granted. Other roles cannot read or change the table.
 SET ROLE regress_cashier;
-SELECT snowflake_grant_segment('theirs', 'regress_cashier');
-SELECT snowflake_revoke_segment('theirs', 'regress_cashier');
-SELECT snowflake_grant_all_segments('regress_clerk');
+SELECT snowflake_segment_grant('theirs', 'regress_cashier');
+SELECT snowflake_segment_revoke('theirs', 'regress_cashier');
+SELECT snowflake_segment_grant_all('regress_clerk');
 SELECT snowflake_internal.segment_grant_changed();
 DELETE FROM snowflake_internal.segment_grant;
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION snowflake_grant_segment(text, regrole) TO regress_cashier;
+GRANT EXECUTE ON FUNCTION snowflake_segment_grant(text, regrole) TO regress_cashier;
 SET ROLE regress_cashier;
 SET search_path = pg_temp, public;
 CREATE TEMPORARY TABLE segment_grant (role regrole, names text[]);
-SELECT snowflake_grant_segment('theirs', 'regress_clerk');
+SELECT snowflake_segment_grant('theirs', 'regress_clerk');
 RESET search_path;
 SET ROLE regress_clerk;
 SELECT may('ours'), may('theirs');
 RESET ROLE;
 TABLE segment_grant;
 DROP TABLE segment_grant;
-REVOKE EXECUTE ON FUNCTION snowflake_grant_segment(text, regrole) FROM regress_cashier;
+REVOKE EXECUTE ON FUNCTION snowflake_segment_grant(text, regrole) FROM regress_cashier;
 
 -- Superusers may also change the table itself. If the table cannot be understood, only superusers take numbers.
 UPDATE snowflake_internal.segment_grant SET names = '{open}' WHERE role = 'regress_clerk'::regrole;
@@ -217,9 +217,9 @@ RESET ROLE;
 -- The row of a role that was dropped has no effect, and is removed.
 DROP ROLE "regress Team";
 SELECT count(*) FROM snowflake_internal.segment_grant;
-SELECT snowflake_grant_segment('ours', 'regress_cashier');
+SELECT snowflake_segment_grant('ours', 'regress_cashier');
 SELECT role FROM snowflake_internal.segment_grant ORDER BY role::text COLLATE "C";
-SELECT snowflake_grant_all_segments(role) FROM snowflake_internal.segment_grant;
+SELECT snowflake_segment_grant_all(role) FROM snowflake_internal.segment_grant;
 TABLE snowflake_internal.segment_grant;
 
 REVOKE EXECUTE ON FUNCTION snowflake_segment_nextval(text), snowflake_segment_batch(text, int) FROM PUBLIC;

@@ -35,10 +35,10 @@ SELECT snowflake_segment_prefetch('nothing');
 -- Ranges in which a program may count. A range of the registry has ten numbers, but they are adjacent here.
 SELECT snowflake_registry.create_segment('counted', start => 7, increment => 3, min_step => 10, max_step => 10);
 SELECT snowflake_segment_prefetch('counted');
-SELECT state, position, numbers_issued FROM snowflake_segments WHERE name = 'counted';
+SELECT state, position, numbers_issued FROM snowflake_segment_status WHERE name = 'counted';
 SELECT * FROM snowflake_segment_ranges('counted', 25);
 SELECT snowflake_segment_currval('counted'), snowflake_segment_nextval('counted');
-SELECT numbers_issued FROM snowflake_segments WHERE name = 'counted';
+SELECT numbers_issued FROM snowflake_segment_status WHERE name = 'counted';
 -- Names of 255 bytes.
 SELECT snowflake_registry.create_segment(repeat('x', 255));
 SELECT snowflake_segment_nextval(repeat('x', 255));
@@ -143,7 +143,7 @@ SELECT snowflake_segment_nextval('closed');
 -- The view.
 SELECT name, state, position IS NOT NULL AS position, range_end >= position AS range_end, step > 0 AS step, max_value,
        period_ends > now() AS period_ends, taken_at <= clock_timestamp() AS taken_at, calls_waited > 0 AS waited, problem
-FROM snowflake_segments WHERE name = ANY (ARRAY['few', 'items', 'closed', 'bills']) ORDER BY name COLLATE "C";
+FROM snowflake_segment_status WHERE name = ANY (ARRAY['few', 'items', 'closed', 'bills']) ORDER BY name COLLATE "C";
 
 -- Privileges: none by default, except to insert rows into tables of a role that has the privilege.
 CREATE ROLE clerk;
@@ -152,7 +152,7 @@ SET ROLE clerk;
 SELECT snowflake_segment_nextval('orders');
 SELECT snowflake_segment_batch('orders', 1);
 SELECT snowflake_segment_currval('orders');
-SELECT * FROM snowflake_segments;
+SELECT * FROM snowflake_segment_status;
 INSERT INTO orders DEFAULT VALUES;
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION snowflake_segment_nextval(text), snowflake_segment_currval(text) TO clerk;
@@ -160,7 +160,7 @@ GRANT pg_monitor TO clerk;
 SET ROLE clerk;
 INSERT INTO orders DEFAULT VALUES RETURNING id > 0 AS id;
 SELECT snowflake_segment_currval('orders') > 0 AS last;
-SELECT count(*) > 0 AS seen FROM snowflake_segments;
+SELECT count(*) > 0 AS seen FROM snowflake_segment_status;
 SELECT snowflake_segment_batch('orders', 1);
 RESET ROLE;
 

@@ -46,7 +46,7 @@ SELECT code, message FROM sqlstate_of($$SELECT snowflake_mask(1, '\x0123', 10)$$
 \pset format aligned
 
 -- Named keys. A role needs the privilege for the form that it calls.
-INSERT INTO snowflake_mask_key (name, key) VALUES ('orders', :'key');
+INSERT INTO snowflake_mask_keys (name, key) VALUES ('orders', :'key');
 SELECT snowflake_mask_named(1042, 'orders', 10), snowflake_unmask_named(9915749396, 'orders', digits => 10),
        snowflake_mask_named(61572651155456, 'orders', 'js53'), snowflake_unmask_named(678236497352166, 'orders', layout => 'js53');
 CREATE ROLE regress_snowflake_clerk;
@@ -58,4 +58,4 @@ SELECT call, code, message FROM unnest(ARRAY['snowflake_mask_named(1, ''orders''
 RESET ROLE;
 REVOKE ALL ON FUNCTION snowflake_mask_named(bigint, text), snowflake_unmask_named(bigint, text, int) FROM regress_snowflake_clerk;
 DROP ROLE regress_snowflake_clerk;
-DELETE FROM snowflake_mask_key;
+DELETE FROM snowflake_mask_keys;

@@ -327,7 +327,7 @@ impl World<'_> {
             }
             Kind::Advance => {
                 let floor_us = server.clock_us(cx) + random.between(-1_000_000, 20_000_000);
-                fault(server.request(cx, Request::Advance(floor_us)), "snowflake_advance()")
+                fault(server.request(cx, Request::Advance(floor_us)), "snowflake_raise_floor()")
             }
             Kind::Reset => {
                 if server.is_leased {

@@ -14,8 +14,8 @@ const OLDER: &str = "until no older transaction is running";
 /// Blocks that replace others.
 const INSTEAD: [&str; 3] =
     ["instead of the switch", "instead of the steps for masked numbers", "if the key is known"];
-const LINK_OF_BOB: &str = "SELECT snowflake_to_public_named('cus', 1541815603606036481, 'customers')";
-const READ: &str = "SELECT snowflake_from_public_named('cus', $1, 'customers')";
+const LINK_OF_BOB: &str = "SELECT snowflake_to_public_named(1541815603606036481, 'cus', 'customers')";
+const READ: &str = "SELECT snowflake_from_public_named($1, 'cus', 'customers')";
 
 fn read(client: &mut Client, link: &str) -> Result<i64, postgres::Error> {
     client.query_one(READ, &[&link]).map(|row| row.get(0))
@@ -27,7 +27,7 @@ fn is_refused(client: &mut Client, link: &str) -> bool {
 
 fn create_customers(client: &mut Client) {
     client
-        .run("INSERT INTO snowflake_mask_key (name, key) VALUES ('customers', uuid_send(gen_random_uuid()))");
+        .run("INSERT INTO snowflake_mask_keys (name, key) VALUES ('customers', uuid_send(gen_random_uuid()))");
 }
 
 /// Waits until one session waits for a lock.
@@ -55,7 +55,7 @@ fn the_page() {
             // More rows than the command changes in a transaction.
             client.run(
                 "INSERT INTO customers (id, public_id)
-                 SELECT id, snowflake_to_public('cus', id, '\\x0123456712345678234567893456789a') FROM generate_series(1, 2500) AS id",
+                 SELECT id, snowflake_to_public(id, 'cus', '\\x0123456712345678234567893456789a') FROM generate_series(1, 2500) AS id",
             );
         }
         if block.contains("snowflake_switch_mask_key") {
@@ -94,12 +94,12 @@ fn two_databases_with_the_same_key() {
         let mut shop = cluster.connect_to(name);
         shop.run("CREATE EXTENSION snowflake_id");
         shop.run(&format!(
-            "INSERT INTO snowflake_mask_key (name, key) VALUES ('customers', uuid_send('{key}'))"
+            "INSERT INTO snowflake_mask_keys (name, key) VALUES ('customers', uuid_send('{key}'))"
         ));
         shop
     });
     shops[0].run(&step("prepare"));
-    let key: String = single(&mut shops[0], "SELECT encode(next_key, 'hex') FROM snowflake_mask_key");
+    let key: String = single(&mut shops[0], "SELECT encode(next_key, 'hex') FROM snowflake_mask_keys");
 
     let start = PAGE.find("    set -o pipefail").unwrap();
     let command = PAGE[start..].split("\n\n").next().unwrap();
@@ -136,7 +136,7 @@ fn a_standby_reads_the_links_of_its_primary() {
 
     client.run(&step("drop_previous"));
     reader.run("SELECT pg_wal_replay_resume()");
-    let has_one_key = "SELECT next_key IS NULL AND previous_key IS NULL FROM snowflake_mask_key";
+    let has_one_key = "SELECT next_key IS NULL AND previous_key IS NULL FROM snowflake_mask_keys";
     eventually("the drop to arrive", || single::<bool>(&mut reader, has_one_key));
     standby.pause_replay();
     // Without waiting.
@@ -167,7 +167,7 @@ fn transactions_that_are_older_than_the_switch() {
     let seen_at = |server: &Cluster| -> Option<SystemTime> {
         server.connect().query_opt(block_at(PAGE, HAS_SWITCHED), &[]).unwrap().map(|row| row.get(0))
     };
-    other.run("BEGIN; SELECT FROM snowflake_mask_key FOR UPDATE");
+    other.run("BEGIN; SELECT FROM snowflake_mask_keys FOR UPDATE");
     std::thread::scope(|scope| {
         let switch = scope.spawn(|| primary.connect().run(&step("switch")));
         wait_until_one_waits(&mut admin);
@@ -181,7 +181,7 @@ fn transactions_that_are_older_than_the_switch() {
     let at_primary = eventually("the switch", || seen_at(&primary));
     let began_later: bool = single(
         &mut admin,
-        "SELECT switched_at < (SELECT xact_start FROM pg_stat_activity WHERE state = 'idle in transaction') FROM snowflake_mask_key",
+        "SELECT switched_at < (SELECT xact_start FROM pg_stat_activity WHERE state = 'idle in transaction') FROM snowflake_mask_keys",
     );
     assert!(began_later);
     assert_eq!(older(&primary, at_primary), 1);
@@ -215,13 +215,13 @@ fn use_links(server: &Cluster, count: &AtomicUsize, stop: &AtomicBool) {
             .unwrap();
         transaction.query_one("SELECT 1", &[]).unwrap();
         let made = maker.query_one(
-            "SELECT id, snowflake_to_public_named('cus', id, 'customers'), snowflake_to_uuid_named(id, 'customers')::text
+            "SELECT id, snowflake_to_public_named(id, 'cus', 'customers'), snowflake_to_uuid_named(id, 'customers')::text
              FROM snowflake_nextval() AS id",
             &[],
         );
         let made = made.unwrap();
         let (link, uuid): (String, String) = (made.get(1), made.get(2));
-        let read = "SELECT snowflake_from_public_named('cus', $1, 'customers'),
+        let read = "SELECT snowflake_from_public_named($1, 'cus', 'customers'),
                            snowflake_from_uuid_named($2::text::uuid, 'customers')";
         let read = transaction.query_one(read, &[&link, &uuid]).unwrap();
         assert_eq!([read.get::<_, i64>(0), read.get(1)], [made.get::<_, i64>(0); 2]);
@@ -254,7 +254,7 @@ fn keys_change_while_links_are_used() {
                 assert_eq!(failure(&mut client, &step(name)).0, "55000");
                 wait();
             }
-            keys.push(single::<String>(&mut client, "SELECT encode(key, 'hex') FROM snowflake_mask_key"));
+            keys.push(single::<String>(&mut client, "SELECT encode(key, 'hex') FROM snowflake_mask_keys"));
         }
         keys
     });

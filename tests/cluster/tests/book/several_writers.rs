@@ -237,16 +237,16 @@ fn all_tables_of_three_servers() {
     }
     let orders = written(&all, "orders", || {
         all[0].connect().run(
-            "INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('beta', 8), ('gamma', 9);
-             INSERT INTO snowflake_mask_key (name, key) VALUES ('orders', '\\x000102030405060708090a0b0c0d0e0f');
-             SELECT snowflake_grant_segment('orders', 'shop')",
+            "INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('beta', 8), ('gamma', 9);
+             INSERT INTO snowflake_mask_keys (name, key) VALUES ('orders', '\\x000102030405060708090a0b0c0d0e0f');
+             SELECT snowflake_segment_grant('orders', 'shop')",
         );
         some_rows(&all);
     });
     assert_same_rows(&all, "orders", &orders);
     assert_distinct(&all.map(|server| i64::from(leased_worker(server))));
     for server in &all[1..] {
-        let own = "SELECT (SELECT count(*) FROM snowflake_worker) + (SELECT count(*) FROM snowflake_mask_key)
+        let own = "SELECT (SELECT count(*) FROM snowflake_workers) + (SELECT count(*) FROM snowflake_mask_keys)
                        + (SELECT count(*) FROM snowflake_internal.segment_grant)";
         assert_eq!(single::<i64>(&mut server.connect(), own), 0);
         // Two rows of workers, one of keys, one of grants. They come from alpha alone.

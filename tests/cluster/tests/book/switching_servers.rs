@@ -135,7 +135,7 @@ fn a_new_server_with_its_own_worker_id() {
     assert_eq!(repeats(&new, &old), 0);
 }
 
-/// The new server gets the worker ID of the old one. Its clock is behind. Without the call of snowflake_advance(), IDs
+/// The new server gets the worker ID of the old one. Its clock is behind. Without the call of snowflake_raise_floor(), IDs
 /// are repeated, so the test can fail.
 #[test]
 fn a_new_server_with_the_worker_id_of_the_old_one() {
@@ -158,7 +158,7 @@ fn repeats_beside(blue: &Cluster, green: &Cluster) -> usize {
     let [one, other] = clients.each_mut().map(&mut last);
     let floor = one.max(other) + 0.01;
     let [blue, green] = clients.map(|mut client| {
-        client.run(&format!("SELECT snowflake_advance(to_timestamp({floor}))"));
+        client.run(&format!("SELECT snowflake_raise_floor(to_timestamp({floor}))"));
         ids(&mut client, "SELECT snowflake_batch(20000)")
     });
     repeats(&green, &blue)

@@ -134,7 +134,7 @@ fn as_an_extension() {
     assert_eq!(insert_more(&server, "ids.snowflake_worker"), (40, 6));
 
     // The dump contains the values of the sequences: an ID is taken far ahead of the clock.
-    client.run("SELECT ids.snowflake_advance(now() + interval '1 hour')");
+    client.run("SELECT ids.snowflake_raise_floor(now() + interval '1 hour')");
     let other = Cluster::builder().of(&pg_config).extensions(&[]).start();
     dump_and_restore(&server, &other, "generator");
     let (code, _) = failure(&mut other.connect_to("shop"), "SELECT ids.snowflake_nextval()");

@@ -34,7 +34,7 @@ fn back_and_forth_until_all_values_are_exhausted() {
     let mut used = || {
         eventually("the status", || {
             let rows = client.query(
-                "SELECT clock_seq, is_in_use, used_until > now() + interval '50 min' FROM snowflake_clock_sequence",
+                "SELECT clock_seq, is_in_use, used_until > now() + interval '50 min' FROM snowflake_clock_seq_status",
                 &[],
             );
             let rows: Vec<(i32, bool, Option<bool>)> =
@@ -76,7 +76,7 @@ fn a_clock_set_back_by_an_hour_under_load() {
     assert_distinct(&all.concat());
     assert_within(SLACK, times.into_iter().max().unwrap(), "a call");
     let mut client = cluster.connect();
-    let used = "SELECT count(*) FROM snowflake_clock_sequence WHERE used_until > now() + interval '50 min'";
+    let used = "SELECT count(*) FROM snowflake_clock_seq_status WHERE used_until > now() + interval '50 min'";
     all_arrive("the status", || single::<i64>(&mut client, used) == 2);
     assert_eq!(server_state(&mut client), "ready");
     assert_eq!(single::<i32>(&mut client, "SELECT clock_seq FROM snowflake_layout_status"), 3);
@@ -191,7 +191,7 @@ fn a_requested_floor_holds_for_every_value() {
     expect_value(&mut client, &mut all, 0);
     cluster.set_clock(-2.0 * HOUR);
     expect_value(&mut client, &mut all, 1);
-    client.run("SELECT snowflake_advance(now() + interval '10 min')");
+    client.run("SELECT snowflake_raise_floor(now() + interval '10 min')");
     for restart in [false, true] {
         if restart {
             client = start_again(&cluster, "immediate");

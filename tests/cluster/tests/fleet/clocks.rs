@@ -193,10 +193,10 @@ fn a_reset_by_hand() {
     all.extend(some_ids(&server));
     assert_distinct(&all);
     // A requested floor holds for every worker ID.
-    client.run("SELECT snowflake_advance(clock_timestamp() + '20 min')");
+    client.run("SELECT snowflake_raise_floor(clock_timestamp() + '20 min')");
     let (state, message) = failure(&mut client, "SELECT snowflake_reset_horizon()");
     assert_eq!(state, "55000", "{message}");
-    assert!(message.contains("snowflake_advance()"), "{message}");
+    assert!(message.contains("snowflake_raise_floor()"), "{message}");
 
     let alone = Cluster::builder().worker(1).start();
     let mut client = alone.connect();

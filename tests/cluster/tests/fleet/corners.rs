@@ -69,7 +69,7 @@ fn the_floor_is_moved_by_hand_under_a_lease() {
     let floor: String = single(
         &mut client,
         "WITH floor AS MATERIALIZED (SELECT clock_timestamp() + interval '15 min' AS floor)
-         SELECT floor::text FROM floor, LATERAL (SELECT snowflake_advance(floor)) AS done",
+         SELECT floor::text FROM floor, LATERAL (SELECT snowflake_raise_floor(floor)) AS done",
     );
     for seconds in [0.0, LATE_IN_A_LEASE, AFTER_THE_LEASE] {
         set_clocks([&server, &fleet.registry], seconds);
@@ -111,7 +111,7 @@ fn a_server_without_a_history_does_not_take_all_worker_ids() {
     let server = fleet.server().start();
     leased_worker(&server);
     let mut client = server.connect();
-    client.run("SELECT snowflake_advance(now() + interval '20 min')");
+    client.run("SELECT snowflake_raise_floor(now() + interval '20 min')");
     client.run("DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id");
     server.stop_server("fast");
     fs::remove_file(server.data_dir().join("snowflake_id.lease")).unwrap();

@@ -61,7 +61,7 @@ fn the_state_is_shown_in_every_encoding() {
         let error = eventually("the error", || status::<Option<String>>(&mut client, "last_error"));
         assert!(error.contains(node_name), "{encoding}: {error}");
         let row = client
-            .query_one("SELECT name, problem FROM snowflake_segments WHERE name <> 'items'", &[])
+            .query_one("SELECT name, problem FROM snowflake_segment_status WHERE name <> 'items'", &[])
             .unwrap();
         assert_eq!(row.get::<_, String>(0), segment, "{encoding}");
         assert!(row.get::<_, String>(1).contains(node_name), "{encoding}: {:?}", row.get::<_, String>(1));
@@ -94,7 +94,7 @@ fn a_name_that_is_set_in_the_encoding_of_the_keepers_database() {
     client.run("ALTER SYSTEM SET snowflake_id.node_name = 'köln'");
     client.run(
         "CREATE EXTENSION snowflake_id;
-         INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('köln', 5)",
+         INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('köln', 5)",
     );
     cluster.reload();
     wait_for_first_id(&mut client);

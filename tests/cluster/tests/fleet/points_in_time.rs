@@ -135,7 +135,7 @@ fn in_place_with_a_clock_that_is_behind() {
     let mut client = copy.connect();
     eventually("the state", || server_state(&mut client) == "no worker id");
     // 3. and 4.
-    client.run(&format!("SELECT snowflake_advance('{last}')"));
+    client.run(&format!("SELECT snowflake_raise_floor('{last}')"));
     copy.change("snowflake_id.worker_id", "1");
     // The clock is behind.
     let (code, message) =

@@ -8,7 +8,7 @@ use harness::*;
 const MAY_FAIL: [&str; 5] = ["22", "3F000", "42", "55", "0A000"];
 /// Functions that administrators must not call with random values, because the server would have to wait for the given
 /// time. With a NULL, they change nothing.
-const STEPS: [&str; 3] = ["snowflake_advance", "snowflake_reset_horizon", "snowflake_accept_clock"];
+const STEPS: [&str; 3] = ["snowflake_raise_floor", "snowflake_reset_horizon", "snowflake_accept_clock"];
 
 /// A function with the types of its arguments.
 struct Function {

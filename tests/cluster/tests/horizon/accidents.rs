@@ -120,7 +120,7 @@ impl FaultTarget for Server {
             10 => {
                 let timeout = 1 + self.random.below(20);
                 self.run(&format!(
-                    "SET statement_timeout = {timeout}; SELECT snowflake_advance(now() + interval '300 ms')"
+                    "SET statement_timeout = {timeout}; SELECT snowflake_raise_floor(now() + interval '300 ms')"
                 ));
             }
             11 => {

@@ -188,7 +188,7 @@ fn a_synchronous_standby_that_is_gone() {
 fn the_worker_id_changes_while_clients_run() {
     let cluster = Cluster::builder().preload().patient().set("snowflake_id.node_name", "here").start();
     let mut client = cluster.connect();
-    client.run("INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('here', 5), ('there', 6)");
+    client.run("INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('here', 5), ('there', 6)");
     let (all, ()) = while_taking(takers(&cluster, 4), || {
         let mut expect = |worker: i32| {
             let query = "SELECT snowflake_worker(snowflake_nextval())";
@@ -203,10 +203,10 @@ fn the_worker_id_changes_while_clients_run() {
     assert_distinct(&all);
     // Without the row and the setting, generation ends.
     cluster.change("snowflake_id.worker_id", "-1");
-    client.run("DELETE FROM snowflake_worker");
+    client.run("DELETE FROM snowflake_workers");
     let message = wait_for_refusal(&mut client).1;
     assert!(
-        message.contains("no worker ID") && message.contains("INSERT INTO snowflake_worker"),
+        message.contains("no worker ID") && message.contains("INSERT INTO snowflake_workers"),
         "{message}"
     );
 }

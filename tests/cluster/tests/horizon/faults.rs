@@ -121,7 +121,7 @@ fn interfere(cluster: &Cluster, control: &mut Client, round: u64) -> bool {
             format!("worker_id = {worker}")
         }
         _ => {
-            control.run("SELECT snowflake_advance(clock_timestamp())");
+            control.run("SELECT snowflake_raise_floor(clock_timestamp())");
             "worker_id IS NOT NULL".into()
         }
     };

@@ -60,7 +60,7 @@ fn a_clock_that_jumps_ten_years_ahead() {
 fn the_floor_is_moved_by_hand() {
     let cluster = Cluster::builder().worker(1).patient().start();
     let mut client = cluster.connect();
-    client.run("SELECT snowflake_nextval(); SELECT snowflake_advance(now() + '2 s')");
+    client.run("SELECT snowflake_nextval(); SELECT snowflake_raise_floor(now() + '2 s')");
     let floor: f64 = status(&mut client, "extract(epoch FROM floor)::float8");
     let id: i64 = single(&mut client, "SELECT snowflake_nextval()");
     let time: f64 =
@@ -71,7 +71,7 @@ fn the_floor_is_moved_by_hand() {
     let time: f64 =
         single(&mut client, "SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()))::float8");
     assert!(time >= floor, "{time} {floor}");
-    assert_eq!(failure(&mut client, "SELECT snowflake_advance(now() + '2 days')").0, "22003");
+    assert_eq!(failure(&mut client, "SELECT snowflake_raise_floor(now() + '2 days')").0, "22003");
 }
 
 /// A request that arrives before the keeper has read the stored horizon does not replace it.
@@ -84,7 +84,7 @@ fn the_floor_is_moved_by_hand_too_early() {
     client.run("CREATE EXTENSION snowflake_id");
     // The floor cannot be stored yet, so the call fails.
     client.run("SET snowflake_id.max_wait = '300ms'");
-    assert_eq!(failure(&mut client, "SELECT snowflake_advance('2024-06-01')").0, "55000");
+    assert_eq!(failure(&mut client, "SELECT snowflake_raise_floor('2024-06-01')").0, "55000");
     let mut home = cluster.connect_to("home");
     home.run("CREATE EXTENSION snowflake_id");
     wait_for_first_id(&mut home);

@@ -156,7 +156,7 @@ fn settings_of_the_keepers_database_that_would_end_or_change_its_session() {
     cluster.stop_server("fast");
 }
 
-/// The server's name in `snowflake_worker` is not ASCII, and the database has another encoding than the configuration.
+/// The server's name in `snowflake_workers` is not ASCII, and the database has another encoding than the configuration.
 #[test]
 fn the_keepers_database_is_not_in_utf8() {
     let cluster = Cluster::builder().preload().home().set("snowflake_id.node_name", "köln").stopped();
@@ -165,12 +165,12 @@ fn the_keepers_database_is_not_in_utf8() {
     client.run("CREATE DATABASE home ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
     let mut home = cluster.connect_to("home");
     home.run("CREATE SCHEMA \"grün\"; CREATE EXTENSION snowflake_id SCHEMA \"grün\"");
-    home.run("INSERT INTO \"grün\".snowflake_worker (node_name, worker_id) VALUES ('köln', 5)");
+    home.run("INSERT INTO \"grün\".snowflake_workers (node_name, worker_id) VALUES ('köln', 5)");
     eventually("an ID", || home.batch_execute("SELECT \"grün\".snowflake_nextval()").ok());
     assert_eq!(single::<i32>(&mut home, "SELECT \"grün\".snowflake_worker(\"grün\".snowflake_currval())"), 5);
 }
 
-/// Another row of `snowflake_worker` contains a name that cannot be converted to UTF-8. This server ignores it.
+/// Another row of `snowflake_workers` contains a name that cannot be converted to UTF-8. This server ignores it.
 #[test]
 fn a_name_of_another_server_that_no_other_encoding_has() {
     let cluster = Cluster::builder().preload().home().set("snowflake_id.node_name", "서울").stopped();
@@ -180,7 +180,7 @@ fn a_name_of_another_server_that_no_other_encoding_has() {
     let mut home = cluster.connect_to("home");
     home.run("CREATE EXTENSION snowflake_id");
     home.run(
-        "INSERT INTO snowflake_worker (node_name, worker_id)
+        "INSERT INTO snowflake_workers (node_name, worker_id)
          VALUES (convert_from('\\xfefe', 'EUC_KR'), 4), ('서울', 5)",
     );
     eventually("an ID", || home.batch_execute("SELECT snowflake_nextval()").ok());
@@ -197,7 +197,7 @@ fn ids_in_the_transaction_that_creates_the_extension() {
     for statements in [
         "CREATE EXTENSION snowflake_id; SELECT snowflake_nextval()",
         "BEGIN; SAVEPOINT one; CREATE EXTENSION snowflake_id; RELEASE one; SELECT snowflake_batch(2)",
-        "ROLLBACK; CREATE EXTENSION snowflake_id; SELECT snowflake_advance(now())",
+        "ROLLBACK; CREATE EXTENSION snowflake_id; SELECT snowflake_raise_floor(now())",
     ] {
         let (code, said) = failure(&mut home, statements);
         assert_eq!(code, "55000", "{said}");

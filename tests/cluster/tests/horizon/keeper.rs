@@ -18,10 +18,10 @@ fn the_keeper_waits_for_a_lock() {
         .set("log_line_prefix", "%b: ")
         .start();
     let mut client = cluster.connect();
-    client.run("INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('here', 5)");
+    client.run("INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('here', 5)");
     let mut all = ids(&mut client, "SELECT snowflake_nextval()");
     for lock in [
-        "LOCK TABLE snowflake_worker IN ACCESS EXCLUSIVE MODE",
+        "LOCK TABLE snowflake_workers IN ACCESS EXCLUSIVE MODE",
         "ALTER MATERIALIZED VIEW snowflake_internal.horizon OWNER TO CURRENT_USER",
     ] {
         let mut locker = cluster.connect();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use harness::*;
 
 const NEXT: &str = "SELECT snowflake_nextval()";
-const ADVANCE: &str = "SELECT snowflake_advance(now() + '10 min')";
+const ADVANCE: &str = "SELECT snowflake_raise_floor(now() + '10 min')";
 
 /// The keeper exists but is stopped. IDs are issued up to the horizon. After that calls fail, none later than
 /// necessary.
@@ -130,5 +130,5 @@ fn a_request_under_way_is_left_at_once() {
     let said = "the keeper continues to process the request";
     assert_eq!(cluster.log().matches(said).count(), 1, "{}", cluster.log());
     cluster.change("synchronous_standby_names", "");
-    client.run("SET statement_timeout = '2min'; SELECT snowflake_advance(now() + '20 min')");
+    client.run("SET statement_timeout = '2min'; SELECT snowflake_raise_floor(now() + '20 min')");
 }

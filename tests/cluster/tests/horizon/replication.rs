@@ -73,7 +73,7 @@ fn a_standby_with_a_worker_id_of_its_own() {
         .set("snowflake_id.max_ahead", "100ms")
         .start();
     create_orders(&primary);
-    let workers = "INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('alpha', 1), ('beta', 2)";
+    let workers = "INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('alpha', 1), ('beta', 2)";
     primary.connect().run(workers);
     let standby = primary.start_standby(&[("snowflake_id.node_name", "beta")]);
     let (before, ()) = under_load(&primary, || {
@@ -109,7 +109,7 @@ fn the_floor_is_moved_by_hand_during_recovery() {
     primary.replicate_synchronously();
     burst(&primary);
     primary.stop_server("immediate");
-    let (state, message) = failure(&mut standby.connect(), "SELECT snowflake_advance('2024-06-01')");
+    let (state, message) = failure(&mut standby.connect(), "SELECT snowflake_raise_floor('2024-06-01')");
     assert_eq!(state, "55000", "{message}");
     let before = orders(&standby);
     set_clock_behind(&standby, &before);
@@ -150,34 +150,34 @@ fn publications_for_all_tables_in_both_directions() {
                      WHERE schemaname IN ('public', 'snowflake_internal')";
     assert_eq!(
         single::<String>(&mut first, published),
-        "orders, segment_grant, snowflake_mask_key, snowflake_worker"
+        "orders, segment_grant, snowflake_mask_keys, snowflake_workers"
     );
     // What belongs to a server stays there.
     first.run(
-        "CREATE ROLE shop; SELECT snowflake_grant_segment('orders', 'shop');
-         INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('one', 9);
-         INSERT INTO snowflake_mask_key (name, key) VALUES ('orders', '\\x000102030405060708090a0b0c0d0e0f');
+        "CREATE ROLE shop; SELECT snowflake_segment_grant('orders', 'shop');
+         INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('one', 9);
+         INSERT INTO snowflake_mask_keys (name, key) VALUES ('orders', '\\x000102030405060708090a0b0c0d0e0f');
          INSERT INTO orders DEFAULT VALUES",
     );
-    second.run("INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('one', 4); CREATE ROLE shop");
+    second.run("INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('one', 4); CREATE ROLE shop");
     all_arrive("the row", || single::<i64>(&mut second, "SELECT count(*) FROM orders") > 0);
     let skipped = |server: &Cluster| server.log().matches("skipping row of another server").count();
     assert!(skipped(&two) >= 3, "{}", two.log());
-    first.run("UPDATE snowflake_worker SET worker_id = 8; DELETE FROM snowflake_worker; INSERT INTO orders DEFAULT VALUES");
+    first.run("UPDATE snowflake_workers SET worker_id = 8; DELETE FROM snowflake_workers; INSERT INTO orders DEFAULT VALUES");
     all_arrive("the row", || single::<i64>(&mut second, "SELECT count(*) FROM orders") > 1);
     let stored =
-        "SELECT (SELECT worker_id FROM snowflake_worker) || ' ' || (SELECT count(*) FROM snowflake_mask_key)
+        "SELECT (SELECT worker_id FROM snowflake_workers) || ' ' || (SELECT count(*) FROM snowflake_mask_keys)
                       || ' ' || (SELECT count(*) FROM snowflake_internal.segment_grant)";
     assert_eq!(single::<String>(&mut second, stored), "4 0 0");
-    second.run("DELETE FROM snowflake_worker");
+    second.run("DELETE FROM snowflake_workers");
     // Neither do the rows that the first copy of a subscription contains, but a restore stores its rows.
     let three = start("3");
     let mut third = three.connect();
-    first.run("INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('one', 9)");
+    first.run("INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('one', 9)");
     third.run(
         "CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval()); CREATE ROLE shop;
          SET session_replication_role = replica;
-         INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('one', 4);
+         INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('one', 4);
          RESET session_replication_role",
     );
     third.run(&format!(
@@ -189,7 +189,7 @@ fn publications_for_all_tables_in_both_directions() {
     assert_eq!(single::<String>(&mut third, stored), "4 0 0");
     assert!(skipped(&three) >= 3, "{}", three.log());
     third.run("DROP SUBSCRIPTION third");
-    first.run("DELETE FROM snowflake_worker");
+    first.run("DELETE FROM snowflake_workers");
     first.run("SELECT snowflake_reset_horizon(9)");
     one.change("snowflake_id.worker_id", "9");
     eventually("an ID", || first.batch_execute("INSERT INTO orders DEFAULT VALUES").ok());

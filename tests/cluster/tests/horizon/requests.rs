@@ -18,7 +18,7 @@ fn floor_ahead(client: &mut Client) -> f64 {
 fn the_floor_is_moved_without_a_worker_id() {
     for mode in ["fast", "immediate"] {
         let cluster = Cluster::builder().preload().start();
-        cluster.connect().run("SELECT snowflake_advance(now() + '10 min')");
+        cluster.connect().run("SELECT snowflake_raise_floor(now() + '10 min')");
         cluster.stop_server(mode);
         cluster.configure(&[("snowflake_id.worker_id", "1")]);
         cluster.start_server();
@@ -37,11 +37,11 @@ fn the_floor_cannot_be_stored() {
     let (mut client, mut other) = (cluster.connect(), cluster.connect());
     keeper_pid(&mut client);
     other.run("BEGIN; ALTER MATERIALIZED VIEW snowflake_internal.horizon OWNER TO CURRENT_USER");
-    let (code, message) = failure(&mut client, "SELECT snowflake_advance(now() + '10 min')");
+    let (code, message) = failure(&mut client, "SELECT snowflake_raise_floor(now() + '10 min')");
     assert_eq!(code, "55000", "{message}");
     assert!(message.contains("lock timeout"), "{message}");
     other.run("ROLLBACK");
-    client.run("SELECT snowflake_advance(now() + '10 min')");
+    client.run("SELECT snowflake_raise_floor(now() + '10 min')");
     cluster.restart("immediate");
     let ahead = floor_ahead(&mut cluster.connect());
     assert!(ahead > 500.0, "{ahead}");
@@ -55,7 +55,7 @@ fn a_clock_that_jumped_is_set_right_while_nobody_asks() {
     keeper_pid(&mut client);
     cluster.set_clock(TEN_YEARS);
     // This starts a cycle without an ID, which would cause more cycles.
-    client.run("SELECT snowflake_advance('2024-01-01Z')");
+    client.run("SELECT snowflake_raise_floor('2024-01-01Z')");
     eventually("the jump to be noticed", || server_state(&mut client) == "clock jumped");
     cluster.set_clock(0.0);
     eventually("the state", || server_state(&mut client) == "ready");
@@ -78,7 +78,7 @@ fn sessions_that_never_wait() {
     });
     assert_eq!(code, "55P03");
     wait_for_first_id(&mut client);
-    client.run("SELECT snowflake_advance(now()), snowflake_accept_clock()");
+    client.run("SELECT snowflake_raise_floor(now()), snowflake_accept_clock()");
 }
 
 /// The row with the worker ID is added later. The keeper notices it without a request for an ID.
@@ -89,7 +89,7 @@ fn the_row_of_the_worker_comes_later() {
     eventually("the state", || server_state(&mut client) == "no worker id");
     let node_name: String = status(&mut client, "node_name");
     client
-        .execute("INSERT INTO snowflake_worker (node_name, worker_id) VALUES ($1, 7)", &[&node_name])
+        .execute("INSERT INTO snowflake_workers (node_name, worker_id) VALUES ($1, 7)", &[&node_name])
         .unwrap();
     eventually("the state", || server_state(&mut client) == "ready");
 }
@@ -131,7 +131,7 @@ fn a_worker_id_that_does_not_fit() {
     cluster.reload();
     eventually("the state", || server_state(&mut client) == "no worker id");
     client.run(
-        "INSERT INTO snowflake_worker (node_name, worker_id) SELECT node_name, 1024 FROM snowflake_status",
+        "INSERT INTO snowflake_workers (node_name, worker_id) SELECT node_name, 1024 FROM snowflake_status",
     );
     eventually("the state", || server_state(&mut client) == "worker id too large");
 }
@@ -164,7 +164,7 @@ fn a_reset_that_was_cancelled() {
         let call = "SET statement_timeout = '300ms'; SELECT snowflake_reset_horizon(77)";
         assert_eq!(failure(&mut client, call).0, "57014");
     }
-    client.run("RESET statement_timeout; SELECT snowflake_advance('2024-01-01Z')");
+    client.run("RESET statement_timeout; SELECT snowflake_raise_floor('2024-01-01Z')");
     assert!(!cluster.log().contains("was reset"), "{}", cluster.log());
     client.run("SELECT snowflake_nextval()");
 }
@@ -175,7 +175,7 @@ fn a_floor_that_was_cancelled() {
     let cluster = Cluster::builder().worker(1).start();
     let mut client = cluster.connect();
     client.run("SELECT snowflake_nextval()");
-    let order = "SELECT snowflake_advance(now() + '10 min')";
+    let order = "SELECT snowflake_raise_floor(now() + '10 min')";
     {
         let _paused = Paused::new(vec![keeper_pid(&mut client)]);
         let cancelled = format!("SET statement_timeout = '300ms'; {order}");
@@ -207,8 +207,8 @@ fn a_reset_that_was_cancelled_while_the_keeper_waited() {
     let call = "SET statement_timeout = '500ms'; SELECT snowflake_reset_horizon(77)";
     assert_eq!(failure(&mut client, call).0, "57014");
     other.run("ROLLBACK");
-    client.run("RESET statement_timeout; SELECT snowflake_advance('2024-01-01Z')");
-    client.run("SELECT snowflake_advance('2024-01-01Z')");
+    client.run("RESET statement_timeout; SELECT snowflake_raise_floor('2024-01-01Z')");
+    client.run("SELECT snowflake_raise_floor('2024-01-01Z')");
     assert!(!cluster.log().contains("was reset"), "{}", cluster.log());
     client.run("SELECT snowflake_nextval()");
 }
@@ -232,7 +232,7 @@ fn requests_that_are_cancelled_at_any_moment() {
             let wanted = format!("SELECT now() + '{round} ms'");
             let wanted: std::time::SystemTime = single(&mut client, &wanted);
             client.run(&format!("SET statement_timeout = '{timeout}ms'"));
-            let done = client.execute("SELECT snowflake_advance($1)", &[&wanted]).is_ok();
+            let done = client.execute("SELECT snowflake_raise_floor($1)", &[&wanted]).is_ok();
             client.run("RESET statement_timeout");
             if done {
                 let is_there =
@@ -285,7 +285,7 @@ fn a_clock_that_is_right_again_at_a_crash() {
     let mut client = cluster.connect();
     client.run("SELECT snowflake_nextval()");
     cluster.set_clock(TEN_YEARS);
-    client.run("SELECT snowflake_advance('2024-01-01Z')");
+    client.run("SELECT snowflake_raise_floor('2024-01-01Z')");
     assert_eq!(server_state(&mut client), "clock jumped");
     cluster.set_clock(0.0);
     let keeper = keeper_pid(&mut client);
@@ -306,6 +306,6 @@ fn an_accepted_clock_that_was_cancelled() {
         assert_eq!(failure(&mut client, call).0, "57014");
         cluster.set_clock(TEN_YEARS);
     }
-    client.run("RESET statement_timeout; SELECT snowflake_advance('2024-01-01Z')");
+    client.run("RESET statement_timeout; SELECT snowflake_raise_floor('2024-01-01Z')");
     assert_eq!(server_state(&mut client), "clock jumped");
 }

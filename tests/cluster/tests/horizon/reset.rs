@@ -21,7 +21,7 @@ fn a_horizon_burnt_into_the_far_future() {
     cluster.set_clock(TEN_YEARS);
     cluster.start_server();
     let mut client = cluster.connect();
-    client.run("SELECT snowflake_advance(now() + '1 s')");
+    client.run("SELECT snowflake_raise_floor(now() + '1 s')");
     all.extend(ids(&mut client, TAKE));
     cluster.set_clock(0.0);
     assert_eq!(failure(&mut client, TAKE).0, "55P03");

@@ -112,7 +112,7 @@ fn a_server_is_restored_to_a_point_in_time() {
 }
 
 /// A restored server cannot know which IDs were issued after the recovery target. With its clock behind, it repeats
-/// some of them. `snowflake_advance()` prevents that if it is called before the server has its worker ID.
+/// some of them. `snowflake_raise_floor()` prevents that if it is called before the server has its worker ID.
 #[test]
 fn ids_handed_out_after_the_recovery_target() {
     let lost = lose_a_server();
@@ -125,7 +125,7 @@ fn ids_handed_out_after_the_recovery_target() {
     server.change("snowflake_id.worker_id", "-1");
     server.promote();
     // The time at which the server was lost, plus the time by which its IDs may have been ahead.
-    let advance = format!("SELECT snowflake_advance(to_timestamp({}) + '100 ms')", lost.end);
+    let advance = format!("SELECT snowflake_raise_floor(to_timestamp({}) + '100 ms')", lost.end);
     server.connect().run(&advance);
     server.change("snowflake_id.worker_id", "1");
     let careful = repeats(&compare_with_restored("careful", &server, &restored, &lost), &lost.all);
@@ -139,7 +139,7 @@ fn ids_handed_out_after_the_recovery_target() {
 fn a_dump_is_restored_under_the_same_worker_id() {
     let old = Cluster::builder().worker(1).start();
     create_orders(&old);
-    let workers = "INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('alpha', 1), ('beta', 2)";
+    let workers = "INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('alpha', 1), ('beta', 2)";
     old.connect().run(workers);
     burst(&old);
     let before = orders(&old);
@@ -159,7 +159,7 @@ fn a_dump_is_restored_under_the_same_worker_id() {
     println!("{} rows restored, {at_stake} of them at stake, {} IDs made", before.len(), after.len());
     assert!(new.log().contains("no horizon was stored in database"), "{}", new.log());
     assert_eq!(orders(&new), before);
-    assert_eq!(single::<i64>(&mut new.connect(), "SELECT count(*) FROM snowflake_worker"), 2);
+    assert_eq!(single::<i64>(&mut new.connect(), "SELECT count(*) FROM snowflake_workers"), 2);
     assert_eq!(repeats(&after, &before), 0);
 }
 
@@ -193,7 +193,7 @@ fn upgrade(old: &Path, new: &Path) {
     old.start_server();
     let mut client = old.connect();
     let workers = "CREATE EXTENSION snowflake_id;
-                   INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('alpha', 7), ('beta', 8)";
+                   INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('alpha', 7), ('beta', 8)";
     client.run(workers);
     create_orders(&old);
     client.run("CREATE DATABASE shop");
@@ -228,7 +228,7 @@ fn upgrade(old: &Path, new: &Path) {
     assert_eq!(orders(&new), before);
     assert_eq!(repeats(&after, &before), 0);
     assert!(after.iter().all(|id| *id == with_worker(*id, 7)));
-    assert_eq!(single::<i64>(&mut new.connect(), "SELECT count(*) FROM snowflake_worker"), 2);
+    assert_eq!(single::<i64>(&mut new.connect(), "SELECT count(*) FROM snowflake_workers"), 2);
     // The record of used worker IDs is preserved: the one in use, and one that was used before.
     let used = "SELECT string_agg(DISTINCT worker_id::text, ' ') FROM snowflake_internal.used_identity";
     assert_eq!(single::<String>(&mut new.connect(), used), "3 7");

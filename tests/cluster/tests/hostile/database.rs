@@ -38,12 +38,12 @@ const ARGUMENT_TYPES: [&str; 10] =
 
 /// Calls, reads and writes of everything in the extension, as a superuser.
 const USES: &[&str] = &[
-    "INSERT INTO public.snowflake_worker (node_name, worker_id) VALUES ('a', 1), ('b', 2)",
-    "UPDATE public.snowflake_worker SET worker_id = 3 WHERE node_name OPERATOR(pg_catalog.=) 'b'",
-    "INSERT INTO public.snowflake_mask_key (name, key)
+    "INSERT INTO public.snowflake_workers (node_name, worker_id) VALUES ('a', 1), ('b', 2)",
+    "UPDATE public.snowflake_workers SET worker_id = 3 WHERE node_name OPERATOR(pg_catalog.=) 'b'",
+    "INSERT INTO public.snowflake_mask_keys (name, key)
          VALUES ('key', '\\x000102030405060708090a0b0c0d0e0f'::pg_catalog.bytea)",
-    "UPDATE public.snowflake_mask_key SET name = 'orders'",
-    "TABLE public.snowflake_status; TABLE public.snowflake_layout_status; TABLE public.snowflake_layouts; TABLE public.snowflake_clock_sequence",
+    "UPDATE public.snowflake_mask_keys SET name = 'orders'",
+    "TABLE public.snowflake_status; TABLE public.snowflake_layout_status; TABLE public.snowflake_presets; TABLE public.snowflake_clock_seq_status",
     "SELECT public.snowflake_nextval(), public.snowflake_batch(10::pg_catalog.int4), public.snowflake_block(10::pg_catalog.int4),
             public.snowflake_currval()",
     "CREATE TABLE public.invoices (id public.snowflake PRIMARY KEY DEFAULT public.snowflake_nextval(), place pg_catalog.int4);
@@ -79,9 +79,9 @@ const USES: &[&str] = &[
             public.snowflake_mask_named(1::pg_catalog.int8, 'orders'::pg_catalog.text, 10::pg_catalog.int4),
             public.snowflake_unmask_named(1::pg_catalog.int8, 'orders'::pg_catalog.text, 'js53'::pg_catalog.text),
             snowflake_internal.snowflake_mask_key_of('orders'::pg_catalog.text)",
-    "SELECT public.snowflake_from_public('cus'::pg_catalog.text, public.snowflake_to_public('cus'::pg_catalog.text, 1::pg_catalog.int8)),
-            public.snowflake_from_public_named('cus'::pg_catalog.text,
-                public.snowflake_to_public_named('cus'::pg_catalog.text, 1::pg_catalog.int8, 'orders'::pg_catalog.text),
+    "SELECT public.snowflake_from_public(public.snowflake_to_public(1::pg_catalog.int8, 'cus'::pg_catalog.text), 'cus'::pg_catalog.text),
+            public.snowflake_from_public_named(public.snowflake_to_public_named(1::pg_catalog.int8, 'cus'::pg_catalog.text, 'orders'::pg_catalog.text),
+                'cus'::pg_catalog.text,
                 'orders'::pg_catalog.text),
             public.snowflake_from_uuid(public.snowflake_to_uuid(1::pg_catalog.int8)),
             public.snowflake_from_uuid_named(
@@ -161,7 +161,7 @@ const USES: &[&str] = &[
             public.snowflake_segment_batch('customers'::pg_catalog.text, 2::pg_catalog.int4),
             public.snowflake_segment_ranges('customers'::pg_catalog.text, 2::pg_catalog.int4),
             public.snowflake_segment_prefetch('customers'::pg_catalog.text)",
-    "TABLE public.snowflake_segments; TABLE snowflake_registry.segments; SELECT snowflake_internal.snowflake_segments_in_use()",
+    "TABLE public.snowflake_segment_status; TABLE snowflake_registry.segments; SELECT snowflake_internal.snowflake_segments_in_use()",
     "CREATE TABLE shop.bills (id pg_catalog.int8 PRIMARY KEY)",
     "SELECT public.snowflake_adopt('shop.bills'::pg_catalog.regclass, 'id'::pg_catalog.name, false,
                                    generator => 'segment:customers'::pg_catalog.text)",
@@ -169,12 +169,12 @@ const USES: &[&str] = &[
                                  note pg_catalog.text);
      INSERT INTO shop.receipts DEFAULT VALUES; COPY shop.receipts (note) FROM PROGRAM 'echo 1'",
     // Twice, because the second call updates the row.
-    "SELECT public.snowflake_grant_segment('customers'::pg_catalog.text, 'mallory'::pg_catalog.regrole);
-     SELECT public.snowflake_grant_segment('orders'::pg_catalog.text, 'mallory'::pg_catalog.regrole);
+    "SELECT public.snowflake_segment_grant('customers'::pg_catalog.text, 'mallory'::pg_catalog.regrole);
+     SELECT public.snowflake_segment_grant('orders'::pg_catalog.text, 'mallory'::pg_catalog.regrole);
      INSERT INTO shop.receipts DEFAULT VALUES;
-     SELECT public.snowflake_revoke_segment('orders'::pg_catalog.text, 'mallory'::pg_catalog.regrole);
-     SELECT public.snowflake_grant_all_segments('mallory'::pg_catalog.regrole)",
-    "SELECT public.snowflake_advance(pg_catalog.now()), public.snowflake_accept_clock()",
+     SELECT public.snowflake_segment_revoke('orders'::pg_catalog.text, 'mallory'::pg_catalog.regrole);
+     SELECT public.snowflake_segment_grant_all('mallory'::pg_catalog.regrole)",
+    "SELECT public.snowflake_raise_floor(pg_catalog.now()), public.snowflake_accept_clock()",
     "SELECT public.snowflake_reset_horizon(5::pg_catalog.int4, 0::pg_catalog.int4)",
     "DO $$
      BEGIN
@@ -190,7 +190,7 @@ const USES: &[&str] = &[
      EXCEPTION WHEN object_not_in_prerequisite_state THEN NULL;
      END
      $$",
-    "DELETE FROM public.snowflake_worker; DELETE FROM public.snowflake_mask_key",
+    "DELETE FROM public.snowflake_workers; DELETE FROM public.snowflake_mask_keys",
 ];
 
 #[test]

@@ -22,7 +22,7 @@ fn start() -> (Cluster, Client, Client) {
     client.run("CREATE EXTENSION snowflake_id");
     let mut home = cluster.connect_to("home");
     home.run("CREATE EXTENSION snowflake_id");
-    home.run("INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('here', 5)");
+    home.run("INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('here', 5)");
     keeper_pid(&mut client);
     home.run("SET SESSION AUTHORIZATION mallory");
     (cluster, client, home)
@@ -62,13 +62,13 @@ fn a_view_takes_the_place_of_the_workers() {
     home.run("BEGIN; ALTER SCHEMA public RENAME TO elsewhere; CREATE SCHEMA public;");
     home.run(TRAP);
     home.run(
-        "CREATE VIEW public.snowflake_worker AS
+        "CREATE VIEW public.snowflake_workers AS
              SELECT 'here'::text AS node_name, 0 AS datacenter_id, public.trap() AS worker_id;
-         GRANT ALL ON public.snowflake_worker, snowflake_worker TO PUBLIC;",
+         GRANT ALL ON public.snowflake_workers, snowflake_workers TO PUBLIC;",
     );
     // A superuser blocks the keeper, as a VACUUM FULL would.
     let mut locker = cluster.connect_to("home");
-    locker.run("BEGIN; LOCK TABLE snowflake_worker");
+    locker.run("BEGIN; LOCK TABLE snowflake_workers");
     wait_for_the_keeper_to_wait(&mut client);
     home.run("COMMIT");
     locker.run("ROLLBACK");
@@ -87,7 +87,7 @@ fn a_view_takes_the_place_of_the_horizon() {
     home.run(
         "CREATE VIEW snowflake_internal.horizon AS
              SELECT 0 AS track, 0 AS clock_seq, public.trap()::bigint AS horizon_us;
-         CREATE VIEW public.snowflake_worker AS
+         CREATE VIEW public.snowflake_workers AS
              SELECT 'here'::text AS node_name, 0 AS datacenter_id, public.trap() AS worker_id;
          GRANT ALL ON ALL TABLES IN SCHEMA public, snowflake_internal TO PUBLIC;
          GRANT ALL ON SCHEMA public, snowflake_internal TO PUBLIC",
@@ -110,29 +110,29 @@ fn a_view_takes_the_place_of_the_horizon() {
 fn a_view_takes_the_place_of_the_keys() {
     let (cluster, mut client, mut home) = start();
     let mut admin = cluster.connect_to("home");
-    admin.run("INSERT INTO snowflake_mask_key (name, key) VALUES ('orders', uuid_send(gen_random_uuid()))");
+    admin.run("INSERT INTO snowflake_mask_keys (name, key) VALUES ('orders', uuid_send(gen_random_uuid()))");
     home.run("ALTER SCHEMA public RENAME TO elsewhere; CREATE SCHEMA public");
     home.run(TRAP);
     home.run(
         "CREATE FUNCTION public.trigger_trap() RETURNS trigger LANGUAGE plpgsql
              AS $$ BEGIN PERFORM public.trap(); RETURN NEW; END $$;
-         CREATE VIEW public.snowflake_mask_key AS
+         CREATE VIEW public.snowflake_mask_keys AS
              SELECT 'orders'::text AS name, '\\x00'::bytea AS key, '\\x00'::bytea AS next_key, NULL::bytea AS previous_key,
                     now() AS switched_at, public.trap() AS trap;
-         CREATE TRIGGER trap INSTEAD OF UPDATE ON public.snowflake_mask_key
+         CREATE TRIGGER trap INSTEAD OF UPDATE ON public.snowflake_mask_keys
              FOR EACH ROW EXECUTE FUNCTION public.trigger_trap();
-         GRANT ALL ON public.snowflake_mask_key TO PUBLIC",
+         GRANT ALL ON public.snowflake_mask_keys TO PUBLIC",
     );
     admin.run(
         "SELECT elsewhere.snowflake_prepare_mask_key('orders'), elsewhere.snowflake_switch_mask_key('orders'),
                 elsewhere.snowflake_to_uuid_named(1, 'orders'), elsewhere.snowflake_drop_previous_mask_key('orders')",
     );
-    let is_changed = "SELECT switched_at IS NOT NULL FROM elsewhere.snowflake_mask_key";
+    let is_changed = "SELECT switched_at IS NOT NULL FROM elsewhere.snowflake_mask_keys";
     assert!(single::<bool>(&mut admin, is_changed));
     let superuser = "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'";
     assert!(!single::<bool>(&mut client, superuser));
     // The trap works.
-    admin.run("UPDATE public.snowflake_mask_key SET key = '\\x00'");
+    admin.run("UPDATE public.snowflake_mask_keys SET key = '\\x00'");
     assert!(single::<bool>(&mut client, superuser));
 }
 
@@ -163,13 +163,13 @@ fn the_table_of_the_workers_gets_another_form() {
     home.run(
         "RESET SESSION AUTHORIZATION; CREATE ROLE admin SUPERUSER; SET SESSION AUTHORIZATION admin;
          DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id;
-         INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('here', 5);
+         INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('here', 5);
          RESET SESSION AUTHORIZATION; REASSIGN OWNED BY admin TO mallory",
     );
     home.run(
         "SET SESSION AUTHORIZATION mallory;
-         ALTER TABLE snowflake_worker DROP CONSTRAINT snowflake_worker_worker_id_check;
-         UPDATE snowflake_worker SET worker_id = -2147483648",
+         ALTER TABLE snowflake_workers DROP CONSTRAINT snowflake_workers_worker_id_check;
+         UPDATE snowflake_workers SET worker_id = -2147483648",
     );
     client.run("SET snowflake_id.max_wait = '500ms'");
     let no_worker = |client: &mut Client| {
@@ -181,8 +181,8 @@ fn the_table_of_the_workers_gets_another_form() {
     };
     no_worker(&mut client);
     home.run(
-        "ALTER TABLE snowflake_worker DROP CONSTRAINT snowflake_worker_node_name_check;
-         ALTER TABLE snowflake_worker ALTER node_name TYPE int8 USING 5",
+        "ALTER TABLE snowflake_workers DROP CONSTRAINT snowflake_workers_node_name_check;
+         ALTER TABLE snowflake_workers ALTER node_name TYPE int8 USING 5",
     );
     // Long enough for several cycles of the keeper.
     thread::sleep(Duration::from_secs(2));

@@ -220,7 +220,7 @@ fn many_keys_and_layouts() {
     let cluster = Cluster::builder().worker(1).start();
     let mut client = cluster.connect();
     client.run(&format!(
-            "INSERT INTO snowflake_mask_key (name, key)
+            "INSERT INTO snowflake_mask_keys (name, key)
              SELECT n || repeat('y', {LENGTH}), uuid_send(gen_random_uuid()) FROM generate_series(1, 300) AS n"
         ));
     let pid: i32 = single(&mut client, "SELECT pg_backend_pid()");

@@ -18,7 +18,7 @@ fn not_preloaded() {
     let worker: i32 = single(&mut client, "SELECT worker_id FROM snowflake_decode(1541815603606036480)");
     assert_eq!(worker, 26);
     assert_eq!(single::<i32>(&mut client, "SELECT snowflake_worker(1541815603606036480, 'leaf')"), 378);
-    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM snowflake_layouts"), 17);
+    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM snowflake_presets"), 17);
     client.run("LOAD 'snowflake_id'; SET snowflake_id.max_wait = '1s'");
     // A table with the default can be created and restored, but rows cannot be inserted without an ID.
     client.run("CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), n int)");
@@ -159,7 +159,7 @@ fn create_extension_warns_of_what_is_missing() {
     without_worker.connect().run("DROP EXTENSION snowflake_id");
     assert_eq!(warned(&without_worker, "postgres", CREATE).as_deref(), Some(NO_WORKER));
     assert_eq!(warned(&without_worker, "shop", CREATE).as_deref(), Some(NO_WORKER));
-    let row = "INSERT INTO snowflake_worker (node_name, worker_id) SELECT node_name, 1 FROM snowflake_status";
+    let row = "INSERT INTO snowflake_workers (node_name, worker_id) SELECT node_name, 1 FROM snowflake_status";
     without_worker.connect().run(row);
     assert_eq!(warned(&without_worker, "other", CREATE), None);
 

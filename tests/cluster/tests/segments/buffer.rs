@@ -11,7 +11,7 @@ fn ranges(client: &mut Client, name: &str, count: i32) -> Vec<(i64, i64, i64)> {
 }
 
 fn shown_number(client: &mut Client, column: &str) -> Option<i64> {
-    single(client, &format!("SELECT {column} FROM snowflake_segments WHERE name = 'orders'"))
+    single(client, &format!("SELECT {column} FROM snowflake_segment_status WHERE name = 'orders'"))
 }
 
 /// A program that counts on by itself within these ranges gets each number once, although other servers take ranges
@@ -60,7 +60,7 @@ fn a_batch_that_takes_all() {
         let before = waited(&mut client);
         let left: i64 = single(
             &mut client,
-            "SELECT range_end - position + 1 + CASE WHEN next_range IS NULL THEN 0 ELSE 50 END FROM snowflake_segments",
+            "SELECT range_end - position + 1 + CASE WHEN next_range IS NULL THEN 0 ELSE 50 END FROM snowflake_segment_status",
         );
         some(&mut client, "orders", left as i32);
         assert_eq!(waited(&mut client), before);
@@ -98,12 +98,12 @@ fn numbers_fetched_in_advance() {
 
     // The setting does the same after a start, and also after a crash.
     let (code, said) =
-        failure(&mut server.connect(), "ALTER SYSTEM SET snowflake_id.warm_segments = 'orders,,items'");
+        failure(&mut server.connect(), "ALTER SYSTEM SET snowflake_id.prefetch_segments = 'orders,,items'");
     assert_eq!(code, "22023", "{said}");
-    server.configure(&[("snowflake_id.warm_segments", "orders, \"order lines, new\", nothing")]);
+    server.configure(&[("snowflake_id.prefetch_segments", "orders, \"order lines, new\", nothing")]);
     server.restart("immediate");
     let mut client = server.connect();
-    let held = "SELECT count(*) FROM snowflake_segments WHERE position IS NOT NULL AND calls_waited = 0";
+    let held = "SELECT count(*) FROM snowflake_segment_status WHERE position IS NOT NULL AND calls_waited = 0";
     eventually("two segments", || single::<i64>(&mut client, held) == 2);
     registry.stop_server("immediate");
     assert_eq!(next(&mut client, "orders"), 51);

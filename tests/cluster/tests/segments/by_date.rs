@@ -15,7 +15,7 @@ const BY_DAY: &str = "create_segment('bills', period => 'day', digits => 6, min_
 fn reconnect(server: &Cluster) -> Client {
     eventually("the server", || {
         let mut client = server.try_connect("postgres").ok()?;
-        let rows: i64 = client.query_one("SELECT count(*) FROM snowflake_segments", &[]).ok()?.get(0);
+        let rows: i64 = client.query_one("SELECT count(*) FROM snowflake_segment_status", &[]).ok()?.get(0);
         (rows == 0).then_some(client)
     })
 }
@@ -179,7 +179,7 @@ fn years_end_and_clocks_change() {
         administer(&registry, &format!("create_segment('{name}', digits => 9, period => {setting})"));
         assert_eq!(next(&mut client, name), before * 1_000_000_000 + 1, "{name}");
         let ends = format!(
-            "SELECT (period_ends AT TIME ZONE 'UTC')::text FROM snowflake_segments WHERE name = '{name}'"
+            "SELECT (period_ends AT TIME ZONE 'UTC')::text FROM snowflake_segment_status WHERE name = '{name}'"
         );
         let instant: String = single(&mut client, &ends);
         set_clock_to(&registry, &format!("{minute}:58"));
@@ -268,6 +268,6 @@ fn a_period_has_no_more_numbers() {
     let clock: String =
         single(&mut registry.connect(), "SELECT (clock_timestamp() AT TIME ZONE 'UTC')::text");
     assert!(clock.starts_with("2027-05-10"), "{clock}");
-    let ends: String = single(&mut client, "SELECT period_ends::text FROM snowflake_segments");
+    let ends: String = single(&mut client, "SELECT period_ends::text FROM snowflake_segment_status");
     assert!(ends.starts_with("2027-05-11 00:00:00"), "{ends}");
 }

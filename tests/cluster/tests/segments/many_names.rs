@@ -65,7 +65,7 @@ fn a_server_with_thousands_of_names() {
     let began = Instant::now();
     take_of_all(&server, names);
     println!("a number of each in {:?}", began.elapsed());
-    let in_use = "SELECT count(*) FROM snowflake_segments WHERE state = 'open' AND numbers_issued = 1";
+    let in_use = "SELECT count(*) FROM snowflake_segment_status WHERE state = 'open' AND numbers_issued = 1";
     assert_eq!(single::<i64>(&mut server.connect(), in_use), i64::from(names));
 
     registry.stop_server("immediate");

@@ -121,14 +121,14 @@ fn the_next_range_is_there_before_it_is_needed() {
     let server = server_of(&registry).start();
     let mut client = server.connect();
     next(&mut client, "orders");
-    let next_range = "SELECT next_range FROM snowflake_segments WHERE name = 'orders'";
+    let next_range = "SELECT next_range FROM snowflake_segment_status WHERE name = 'orders'";
     assert_eq!(single::<Option<i64>>(&mut client, next_range), None);
     some(&mut client, "orders", 199);
     wait_for_next_range(&server, "orders");
     assert_eq!(single::<Option<i64>>(&mut client, next_range), Some(1001));
     registry.stop_server("immediate");
     assert_eq!(some(&mut client, "orders", 1800), (201..=2000).collect::<Vec<_>>());
-    assert_eq!(single::<i64>(&mut client, "SELECT calls_waited FROM snowflake_segments"), 1);
+    assert_eq!(single::<i64>(&mut client, "SELECT calls_waited FROM snowflake_segment_status"), 1);
 }
 
 /// No call waits longer than `max_wait`, for example while another session locks the row of the segment.
@@ -261,7 +261,7 @@ fn without_preloading_there_are_no_numbers() {
     let (code, said) = refusal(&mut client, "orders");
     assert_eq!(code, "55000");
     assert!(said.contains("shared_preload_libraries"), "{said}");
-    assert_eq!(failure(&mut client, "SELECT * FROM snowflake_segments").0, "55000");
+    assert_eq!(failure(&mut client, "SELECT * FROM snowflake_segment_status").0, "55000");
 }
 
 /// A server that cannot record its ranges must not ask again, because each granted range would be lost for the whole

@@ -41,15 +41,15 @@ fn other_sessions_learn_of_changes() {
     assert_eq!(take(), None);
 
     for (change, denied) in [
-        ("SELECT snowflake_grant_segment('items', 'clerk')", true),
-        ("SELECT snowflake_grant_segment('orders', 'clerk')", false),
-        ("SELECT snowflake_revoke_segment('orders', 'clerk')", true),
-        ("SELECT snowflake_grant_segment('orders', 'team')", true),
+        ("SELECT snowflake_segment_grant('items', 'clerk')", true),
+        ("SELECT snowflake_segment_grant('orders', 'clerk')", false),
+        ("SELECT snowflake_segment_revoke('orders', 'clerk')", true),
+        ("SELECT snowflake_segment_grant('orders', 'team')", true),
         ("GRANT team TO clerk", false),
         ("REVOKE team FROM clerk", true),
         ("ALTER ROLE clerk SUPERUSER", false),
         ("ALTER ROLE clerk NOSUPERUSER", true),
-        ("SELECT snowflake_grant_all_segments('clerk')", false),
+        ("SELECT snowflake_segment_grant_all('clerk')", false),
         ("INSERT INTO snowflake_internal.segment_grant VALUES ('clerk', '{}')", true),
         ("UPDATE snowflake_internal.segment_grant SET names = '{orders}'", false),
         ("DELETE FROM snowflake_internal.segment_grant", false),
@@ -61,7 +61,7 @@ fn other_sessions_learn_of_changes() {
              INSERT INTO snowflake_internal.segment_grant VALUES ('clerk', '{}')",
             true,
         ),
-        ("SELECT snowflake_grant_all_segments('clerk')", false),
+        ("SELECT snowflake_segment_grant_all('clerk')", false),
     ] {
         let before = take();
         admin.run("BEGIN");
@@ -72,12 +72,12 @@ fn other_sessions_learn_of_changes() {
     }
 
     // A change that is rolled back, and one that is prepared.
-    admin.run("BEGIN; SELECT snowflake_grant_segment('items', 'clerk'); ROLLBACK");
+    admin.run("BEGIN; SELECT snowflake_segment_grant('items', 'clerk'); ROLLBACK");
     assert_eq!(take(), None);
     // In a transaction, no later than at the next lock of a relation.
     in_transaction.run("BEGIN");
     assert_eq!(outcome(&mut in_transaction, NEXT), None);
-    admin.run("SELECT snowflake_grant_segment('items', 'clerk')");
+    admin.run("SELECT snowflake_segment_grant('items', 'clerk')");
     in_transaction.run("CREATE TEMPORARY TABLE locked (id int)");
     assert_eq!(outcome(&mut in_transaction, NEXT).as_deref(), DENIED);
 }
@@ -108,16 +108,16 @@ fn other_sessions_learn_of_changes_of_defaults() {
         ("GRANT team TO owner", false),
         ("ALTER TABLE orders OWNER TO another", true),
         ("ALTER TABLE orders OWNER TO owner", false),
-        ("SELECT snowflake_grant_segment('items', 'team')", true),
-        ("SELECT snowflake_grant_segment('orders', 'owner')", false),
+        ("SELECT snowflake_segment_grant('items', 'team')", true),
+        ("SELECT snowflake_segment_grant('orders', 'owner')", false),
         ("ALTER TABLE orders ALTER id SET DEFAULT snowflake_segment_nextval('bills')", true),
         ("ALTER TABLE orders ALTER id SET DEFAULT snowflake_segment_nextval('orders')", false),
         ("REVOKE INSERT ON orders FROM clerk", true),
         ("GRANT INSERT ON orders TO clerk", false),
         ("DROP OWNED BY team", true),
         (&format!("GRANT {function} TO clerk"), false),
-        ("SELECT snowflake_grant_segment('items', 'clerk')", true),
-        ("SELECT snowflake_grant_all_segments('clerk')", false),
+        ("SELECT snowflake_segment_grant('items', 'clerk')", true),
+        ("SELECT snowflake_segment_grant_all('clerk')", false),
     ] {
         admin.run(change);
         assert_eq!(insert().as_deref(), if denied { DENIED } else { None }, "{change}");
@@ -135,11 +135,11 @@ fn standbys_and_crashes() {
     let mut reader = clerk_of(&standby);
     // A standby gives no numbers.
     assert_eq!(outcome(&mut reader, NEXT).as_deref(), Some("55000"));
-    admin.run("SELECT snowflake_grant_segment('items', 'clerk')");
+    admin.run("SELECT snowflake_segment_grant('items', 'clerk')");
     eventually("the standby to know", || outcome(&mut reader, NEXT).as_deref() == DENIED);
-    admin.run("SELECT snowflake_grant_segment('orders', 'clerk')");
+    admin.run("SELECT snowflake_segment_grant('orders', 'clerk')");
     eventually("the standby to know", || outcome(&mut reader, NEXT).as_deref() == Some("55000"));
-    admin.run("SELECT snowflake_revoke_segment('orders', 'clerk')");
+    admin.run("SELECT snowflake_segment_revoke('orders', 'clerk')");
     eventually("the standby to know", || outcome(&mut reader, NEXT).as_deref() == DENIED);
     drop(admin);
 
@@ -153,7 +153,7 @@ fn standbys_and_crashes() {
     primary.stop_server("immediate");
     standby.promote();
     assert_eq!(outcome(&mut reader, NEXT).as_deref(), DENIED);
-    standby.connect().run("SELECT snowflake_grant_segment('orders', 'clerk')");
+    standby.connect().run("SELECT snowflake_segment_grant('orders', 'clerk')");
     assert_eq!(outcome(&mut reader, NEXT), None);
 }
 
@@ -166,8 +166,8 @@ fn a_dump_contains_the_limits() {
     admin.run(ROLES);
     admin.run(
         "CREATE ROLE \"a Team\";
-         SELECT snowflake_grant_segment('orders', 'clerk'), snowflake_grant_segment('items', '\"a Team\"');
-         SELECT snowflake_revoke_segment('items', '\"a Team\"')",
+         SELECT snowflake_segment_grant('orders', 'clerk'), snowflake_segment_grant('items', '\"a Team\"');
+         SELECT snowflake_segment_revoke('items', '\"a Team\"')",
     );
     let dump = old.dump();
 

@@ -29,7 +29,7 @@ fn server_with_two_ranges(registry: &Cluster) -> (Cluster, Vec<i64>) {
 }
 
 fn position(server: &Cluster) -> Option<i64> {
-    single(&mut server.connect(), "SELECT position FROM snowflake_segments WHERE name = 'orders'")
+    single(&mut server.connect(), "SELECT position FROM snowflake_segment_status WHERE name = 'orders'")
 }
 
 /// A clean stop keeps the numbers that are left. After the start they are used, although the registry does not answer.
@@ -49,7 +49,7 @@ fn a_clean_stop_while_the_registry_is_away() {
         server.restart("fast");
         let mut client = server.connect();
         all.extend(some(&mut client, "orders", 20));
-        let issued = "SELECT numbers_issued FROM snowflake_segments";
+        let issued = "SELECT numbers_issued FROM snowflake_segment_status";
         assert_eq!(single::<i64>(&mut client, issued), 20);
         // Another worker of the same server continues as well.
         kill("TERM", worker_pid(&server));

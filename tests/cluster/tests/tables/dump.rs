@@ -10,7 +10,7 @@ const SHOP: &str = r#"
     GRANT EXECUTE ON FUNCTION ids.snowflake_mask_named(bigint, text) TO clerk;
     REVOKE EXECUTE ON FUNCTION ids.snowflake_batch(int) FROM PUBLIC;
 
-    INSERT INTO ids.snowflake_mask_key (name, key)
+    INSERT INTO ids.snowflake_mask_keys (name, key)
         VALUES ('orders', '\x0123456712345678234567893456789a'), ('prepared', uuid_send(gen_random_uuid())),
                ('switched', uuid_send(gen_random_uuid()));
     SELECT ids.snowflake_prepare_mask_key('prepared'), ids.snowflake_prepare_mask_key('switched');
@@ -21,7 +21,7 @@ const SHOP: &str = r#"
         worker int GENERATED ALWAYS AS (ids.snowflake_worker(id, 'wide')) STORED,
         code text GENERATED ALWAYS AS (ids.snowflake_to_text(id, 'crockford32')) STORED,
         shown bigint GENERATED ALWAYS AS (ids.snowflake_mask(id, '\x000102030405060708090a0b0c0d0e0f')) STORED,
-        public_id text GENERATED ALWAYS AS (ids.snowflake_to_public('ord', id)) STORED UNIQUE,
+        public_id text GENERATED ALWAYS AS (ids.snowflake_to_public(id, 'ord')) STORED UNIQUE,
         uuid uuid GENERATED ALWAYS AS (ids.snowflake_to_uuid(id, '\x000102030405060708090a0b0c0d0e0f', 'ord')) STORED UNIQUE,
         reference text CHECK (ids.snowflake_from_text(reference, 'base58') > 0),
         CHECK (ids.snowflake_since(id, '2024-01-01 00:00Z', 'wide'))
@@ -57,10 +57,10 @@ const SHOP: &str = r#"
         FROM generate_series('2025-01-01 00:00Z', '2025-12-31 00:00Z', interval '1 day') AS day;
     CREATE FUNCTION recent(since timestamptz) RETURNS SETOF orders STABLE LANGUAGE sql
         BEGIN ATOMIC SELECT * FROM orders WHERE ids.snowflake_since(id, since) AND ids.snowflake_before(id, 'infinity'); END;
-    CREATE VIEW layouts AS SELECT * FROM ids.snowflake_layouts;
+    CREATE VIEW layouts AS SELECT * FROM ids.snowflake_presets;
     CREATE VIEW guesses AS SELECT o.id, g.layout FROM orders AS o, ids.snowflake_guess_layout(o.id) AS g;
     CREATE VIEW masked AS
-        SELECT id, ids.snowflake_mask_named(id, 'orders') AS masked, ids.snowflake_to_public_named('ord', id, 'orders') AS public_id
+        SELECT id, ids.snowflake_mask_named(id, 'orders') AS masked, ids.snowflake_to_public_named(id, 'ord', 'orders') AS public_id
         FROM orders;
     GRANT SELECT ON orders TO clerk;
 "#;
@@ -86,7 +86,7 @@ const QUESTIONS: &[&str] = &[
      FROM pg_attrdef",
     "SELECT string_agg(oid::regprocedure || ' ' || p.proacl::text, E'\\n' ORDER BY oid::regprocedure::text)
      FROM pg_proc AS p WHERE proname LIKE 'snowflake\\_%'",
-    "SELECT string_agg(k::text, E'\\n' ORDER BY k.name) FROM ids.snowflake_mask_key AS k",
+    "SELECT string_agg(k::text, E'\\n' ORDER BY k.name) FROM ids.snowflake_mask_keys AS k",
 ];
 
 #[test]

@@ -37,7 +37,7 @@ fn newer_rows_of_horizon_and_identities() {
         assert_eq!(state, "55000", "{text}");
         assert!(text.contains(&said), "{text}");
         // Requests of an administrator do not write either.
-        for request in ["snowflake_advance(now())", "snowflake_reset_horizon(7)"] {
+        for request in ["snowflake_raise_floor(now())", "snowflake_reset_horizon(7)"] {
             failure(&mut client, &format!("SELECT {request}"));
         }
         server.change("snowflake_id.worker_id", "2");

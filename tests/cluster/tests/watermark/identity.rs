@@ -9,7 +9,7 @@ use super::events::{below_watermark, insert, server, shown, wait_until_passed, w
 fn server_ahead(layout: &str) -> Cluster {
     let builder = Cluster::builder().short_horizon().set("snowflake_id.layout", layout);
     let server = server(builder.set("snowflake_id.max_ahead", "10min"));
-    server.connect().run("SELECT snowflake_advance(clock_timestamp() + interval '5 min')");
+    server.connect().run("SELECT snowflake_raise_floor(clock_timestamp() + interval '5 min')");
     server
 }
 
@@ -78,7 +78,7 @@ fn a_lower_worker_id_before_the_first_id_of_a_tick() {
     for (event, worker, minutes) in [("reload", 2, 6), ("fast", 1, 7), ("immediate", 0, 8)] {
         let floor = format!("clock_timestamp() + interval '{minutes} min'");
         let floor: i64 = single(&mut client, &format!("SELECT snowflake_min_id({floor})"));
-        client.run(&format!("SELECT snowflake_advance(snowflake_timestamp({floor}))"));
+        client.run(&format!("SELECT snowflake_raise_floor(snowflake_timestamp({floor}))"));
         let passed = eventually("a watermark in the future", || {
             watermark(&mut client).filter(|watermark| *watermark > floor)
         });

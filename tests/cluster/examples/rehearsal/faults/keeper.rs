@@ -18,7 +18,7 @@ const RUNBOOKS: &str = "how-to/runbooks.md";
 pub const FAULTS: &[Fault] = &[
     Fault::new(
         "a session locks the stored horizon",
-        ("a session holds a lock on `snowflake_worker` or on the stored horizon", PROMISES),
+        ("a session holds a lock on `snowflake_workers` or on the stored horizon", PROMISES),
         Place::Server,
         &["SnowflakeIdError", "SnowflakeIdNotReady"],
         a_session_locks_the_horizon,

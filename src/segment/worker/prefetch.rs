@@ -1,4 +1,4 @@
-//! Segments whose numbers are fetched before the first call (`snowflake_id.warm_segments`).
+//! Segments whose numbers are fetched before the first call (`snowflake_id.prefetch_segments`).
 
 use super::state::Worker;
 use crate::config;
@@ -9,22 +9,22 @@ use crate::shared::segment_table;
 
 impl Worker {
     /// Applies the setting if it has changed.
-    pub fn warm_up(&mut self) {
-        let list = config::warm_segments();
-        if list == self.warm {
+    pub fn prefetch(&mut self) {
+        let list = config::prefetch_segments();
+        if list == self.prefetched {
             return;
         }
-        self.known.iter_mut().for_each(|known| known.is_warm = false);
+        self.known.iter_mut().for_each(|known| known.is_prefetched = false);
         // The check hook has accepted the list.
         for name in split_list(&list).unwrap_or_default() {
             let name = guessed_utf8(name.as_bytes());
             // A name for which there is no room is treated like any other name.
             let is_name = (1..=LONGEST_NAME).contains(&name.len());
             if let Some(at) = is_name.then(|| segment_table::find_or_assign(&name).ok()).flatten() {
-                self.known.of(at, &name).is_warm = true;
+                self.known.of(at, &name).is_prefetched = true;
                 segment_table::need(at);
             }
         }
-        self.warm = list;
+        self.prefetched = list;
     }
 }
