@@ -1,9 +1,9 @@
 -- Functions that create partitions by the time of the ID.
 
--- snowflake_create_partitions_plan() makes the checks and creates the statements, and snowflake_create_partitions()
--- executes them. Both functions run with the privileges of the caller. Only snowflake_create_partitions_plan() sets
--- search_path. The statements run with the caller's search_path, because they may run event triggers, which must see
--- the same search_path as if the caller had typed the statements.
+-- snowflake_internal.snowflake_partition_steps() makes the checks and creates the statements, and
+-- snowflake_internal.snowflake_add_partitions() executes them. Both functions run with the privileges of the caller. Only
+-- the first one sets search_path. The statements run with the caller's search_path, because they may run event triggers,
+-- which must see the same search_path as if the caller had typed the statements.
 --
 -- The caller must be the owner of the table. A superuser or a member of the owning role is rejected, because creating a
 -- partition evaluates constant expressions in the table's indexes and in the constraints of its default partition, with
@@ -12,7 +12,7 @@
 -- defaults and generated columns are copied but not run.
 
 -- Times are computed in UTC, so that the same call produces the same bounds in every session.
-CREATE FUNCTION snowflake_internal.snowflake_create_partitions_plan(
+CREATE FUNCTION snowflake_internal.snowflake_partition_steps(
     parent regclass, start timestamptz, stop timestamptz, step interval, layout text, for_execution boolean
 ) RETURNS TABLE (
     partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, statement text
@@ -33,11 +33,11 @@ DECLARE
     part_name text;
     planned record;
 BEGIN
-    IF parent IS NULL OR start IS NULL OR stop IS NULL OR step IS NULL OR for_execution IS NULL THEN
-        RAISE EXCEPTION 'parent, start, stop, step and dry_run must not be null'
+    IF parent IS NULL OR start IS NULL OR stop IS NULL OR step IS NULL THEN
+        RAISE EXCEPTION 'parent, since, before and step must not be null'
             USING ERRCODE = 'null_value_not_allowed',
                   DETAIL = 'Only layout may be null. In that case, the layout of the session is used.',
-                  HINT = 'Specify a table, a start, a stop and a step.';
+                  HINT = 'Specify a table, the first and the last bound, and a step.';
     ELSIF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'cannot create partitions at isolation level %',
             current_setting('transaction_isolation')
@@ -83,12 +83,12 @@ BEGIN
                   DETAIL = 'The shortest step is one second.',
                   HINT = 'Use a longer step, such as interval ''1 month''.';
     ELSIF stop <= start THEN
-        RAISE EXCEPTION 'stop must be later than start'
+        RAISE EXCEPTION 'before must be later than since'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('Argument start is %s, and argument stop is %s.', start, stop),
-                  HINT = 'Specify a later stop.';
+                  DETAIL = format('Argument since is %s, and argument before is %s.', start, stop),
+                  HINT = 'Specify a later value for before.';
     ELSIF start < epoch OR stop > exhausted_at THEN
-        RAISE EXCEPTION 'the range from start to stop is not within the layout'
+        RAISE EXCEPTION 'the range from since to before is not within the layout'
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = format('The range is from %s to %s. The layout covers times from %s to %s.',
                                   start, stop, epoch, exhausted_at),
@@ -208,7 +208,7 @@ BEGIN
                 USING ERRCODE = 'invalid_object_definition',
                       DETAIL = format('The partition contains IDs from %s to %s, and the range is from %s to %s.',
                                       planned.found_from, planned.found_to, from_id, to_id),
-                      HINT = 'Use a start and a step that produce the bounds of the existing partitions.';
+                      HINT = 'Use values of since and step that produce the bounds of the existing partitions.';
         ELSE
             part_name := table_name || to_char(since AT TIME ZONE 'UTC', suffix);
             IF octet_length(part_name) > name_bytes THEN
@@ -232,20 +232,19 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_create_partitions_plan(regclass, timestamptz, timestamptz, interval, text, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_partition_steps(regclass, timestamptz, timestamptz, interval, text, boolean) IS
     'checks and locks the table for snowflake_create_partitions(), and returns the statements to execute';
 
-CREATE FUNCTION snowflake_create_partitions(
-    parent regclass, start timestamptz, stop timestamptz, step interval,
-    layout text DEFAULT NULL, dry_run boolean DEFAULT false
+CREATE FUNCTION snowflake_internal.snowflake_add_partitions(
+    parent regclass, start timestamptz, stop timestamptz, step interval, layout text
 ) RETURNS TABLE (
     partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, created boolean, statement text
 ) VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     FOR partition, since, before, from_id, to_id, statement IN
-        SELECT * FROM snowflake_internal.snowflake_create_partitions_plan(parent, start, stop, step, layout, NOT dry_run)
+        SELECT * FROM snowflake_internal.snowflake_partition_steps(parent, start, stop, step, layout, true)
     LOOP
-        created := NOT dry_run AND statement IS NOT NULL;
+        created := statement IS NOT NULL;
         IF created THEN
             EXECUTE statement;
         END IF;
@@ -253,5 +252,28 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_add_partitions(regclass, timestamptz, timestamptz, interval, text) IS
+    'executes the statements of snowflake_partition_steps(), for snowflake_create_partitions()';
+
+-- In PL/pgSQL, parameters and columns of the result could not have the same names.
+CREATE FUNCTION snowflake_create_partitions(
+    parent regclass, since timestamptz, before timestamptz, step interval, layout text DEFAULT NULL
+) RETURNS TABLE (
+    partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, created boolean, statement text
+) VOLATILE PARALLEL UNSAFE LANGUAGE sql
+BEGIN ATOMIC
+    SELECT * FROM snowflake_internal.snowflake_add_partitions($1, $2, $3, $4, $5);
+END;
+COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text) IS
     'creates the missing partitions of a table that is partitioned by snowflake IDs';
+
+CREATE FUNCTION snowflake_plan_partitions(
+    parent regclass, since timestamptz, before timestamptz, step interval, layout text DEFAULT NULL
+) RETURNS TABLE (
+    partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, statement text
+) VOLATILE PARALLEL UNSAFE LANGUAGE sql
+BEGIN ATOMIC
+    SELECT * FROM snowflake_internal.snowflake_partition_steps($1, $2, $3, $4, $5, false);
+END;
+COMMENT ON FUNCTION snowflake_plan_partitions(regclass, timestamptz, timestamptz, interval, text) IS
+    'statements that snowflake_create_partitions() would execute; NULL for partitions that exist';

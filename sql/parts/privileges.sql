@@ -90,8 +90,9 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_segment_nextval_in_copy(regprocedure, text, regclass, internal),
     -- view snowflake_presets
     snowflake_internal.snowflake_preset_names(),
-    -- snowflake_create_partitions()
-    snowflake_internal.snowflake_create_partitions_plan(regclass, timestamptz, timestamptz, interval, text, boolean),
+    -- snowflake_create_partitions() and snowflake_plan_partitions()
+    snowflake_internal.snowflake_partition_steps(regclass, timestamptz, timestamptz, interval, text, boolean),
+    snowflake_internal.snowflake_add_partitions(regclass, timestamptz, timestamptz, interval, text),
     -- snowflake_adopt()
     snowflake_internal.snowflake_adopt_target(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_check_owners(regclass, name, boolean, regrole, text),

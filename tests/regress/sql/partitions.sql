@@ -3,14 +3,14 @@ SET timezone = 'UTC';
 SET datestyle = 'ISO';
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), place int) PARTITION BY RANGE (id);
 
--- A dry run lists the statements and changes nothing.
-SELECT partition, since, before, from_id, to_id, created
-FROM snowflake_create_partitions('orders', '2026-01-01', '2026-03-15', '1 month', dry_run => true);
-SELECT statement FROM snowflake_create_partitions('orders', '2026-01-01', '2026-03-15', '1 month', dry_run => true);
+-- The plan lists the statements and changes nothing.
+SELECT partition, since, before, from_id, to_id
+FROM snowflake_plan_partitions('orders', '2026-01-01', '2026-03-15', '1 month');
+SELECT statement FROM snowflake_plan_partitions('orders', '2026-01-01', '2026-03-15', '1 month');
 SELECT count(*) FROM pg_inherits WHERE inhparent = 'orders'::regclass;
 
 -- The call runs the same statements. The last partition is not truncated.
-SELECT statement FROM snowflake_create_partitions('orders', '2026-01-01', '2026-02-01', '1 month', dry_run => true) \gexec
+SELECT statement FROM snowflake_plan_partitions('orders', '2026-01-01', '2026-02-01', '1 month') \gexec
 SELECT partition, created, statement
 FROM snowflake_create_partitions('orders', '2026-01-01', '2026-03-15', '1 month', layout => 'standard');
 SELECT c.oid::regclass AS partition, pg_get_expr(c.relpartbound, c.oid) AS bounds
@@ -43,7 +43,7 @@ SELECT partition FROM snowflake_create_partitions('"My Shop"."Visits"', '2026-02
 SELECT partition FROM snowflake_create_partitions('"My Shop"."Visits"', '2026-03-01', '2026-03-03', '24 hours', 'js53');
 -- A month that begins on a 31st ends where the next one begins.
 SELECT partition, before
-FROM snowflake_create_partitions('"My Shop"."Visits"', '2026-05-31', '2026-08-01', '1 month', 'js53', true);
+FROM snowflake_plan_partitions('"My Shop"."Visits"', '2026-05-31', '2026-08-01', '1 month', 'js53');
 
 -- Every error, with its hint. Nothing is left behind.
 \pset format unaligned
@@ -86,7 +86,7 @@ SELECT code, message FROM refused($$'orders', '2027-01-01', '2028-01-01', '1 mon
 SELECT * FROM refused($$'orders', '2026-03-15', '2026-07-01', '1 month'$$);
 SELECT code, message, detail FROM refused($$'orders', '2026-01-01', '2026-07-01', '1 month', 'pgedge'$$);
 CREATE TABLE orders_future PARTITION OF orders FOR VALUES FROM (1000000000000000000) TO (MAXVALUE);
-SELECT code, message, detail FROM refused($$'orders', '2031-01-01', '2033-01-01', '1 month', dry_run => true$$);
+SELECT code, message, detail FROM sqlstate_of($$SELECT snowflake_plan_partitions('orders', '2031-01-01', '2033-01-01', '1 month')$$);
 CREATE VIEW orders_p20260601 AS SELECT;
 SELECT * FROM refused($$'orders', '2026-05-01', '2026-07-01', '1 month'$$);
 SELECT count(*) FROM pg_class WHERE relname = 'orders_p20260501';
@@ -106,7 +106,7 @@ GRANT SELECT, INSERT, UPDATE ON orders TO regress_snowflake_user;
 GRANT CREATE ON SCHEMA public TO regress_snowflake_user;
 SET ROLE regress_snowflake_user;
 SELECT code, message FROM refused($$'orders', '2027-01-01', '2027-02-01', '1 month'$$);
-SELECT code, message FROM refused($$'orders', '2027-01-01', '2027-02-01', '1 month', dry_run => true$$);
+SELECT code, message FROM sqlstate_of($$SELECT snowflake_plan_partitions('orders', '2027-01-01', '2027-02-01', '1 month')$$);
 RESET ROLE;
 -- A superuser or a member of the role that owns the table is not enough, because the partitions would belong to them.
 CREATE TABLE visits (id bigint) PARTITION BY RANGE (id);
@@ -116,7 +116,7 @@ ALTER TABLE visits_rest OWNER TO regress_snowflake_user;
 SELECT current_user AS me \gset
 SELECT code, replace(message, :'me', '...') AS message, replace(detail, :'me', '...') AS detail, hint
 FROM refused($$'visits', '2027-01-01', '2027-02-01', '1 month'$$);
-SELECT created, statement FROM snowflake_create_partitions('visits', '2027-01-01', '2027-02-01', '1 month', dry_run => true);
+SELECT statement FROM snowflake_plan_partitions('visits', '2027-01-01', '2027-02-01', '1 month');
 ALTER TABLE visits OWNER TO CURRENT_USER;
 SELECT code, replace(hint, :'me', '...') AS hint FROM refused($$'visits', '2027-01-01', '2027-02-01', '1 month'$$);
 ALTER TABLE visits OWNER TO regress_snowflake_user;
@@ -173,7 +173,7 @@ RESET standard_conforming_strings;
 -- Partitions created by other sessions must be visible.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT * FROM refused($$'orders', '2027-03-01', '2027-04-01', '1 month'$$);
-SELECT created FROM snowflake_create_partitions('orders', '2027-03-01', '2027-04-01', '1 month', dry_run => true);
+SELECT partition FROM snowflake_plan_partitions('orders', '2027-03-01', '2027-04-01', '1 month');
 ROLLBACK;
 
 SET client_min_messages = warning;

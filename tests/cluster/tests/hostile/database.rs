@@ -108,11 +108,14 @@ const USES: &[&str] = &[
      CREATE TABLE shop.other_visits PARTITION OF shop.visits DEFAULT",
     "SELECT * FROM public.snowflake_create_partitions(
          'shop.visits'::pg_catalog.regclass, '2026-01-01Z'::pg_catalog.timestamptz, '2026-03-01Z'::pg_catalog.timestamptz,
-         '1 month'::pg_catalog.interval, 'standard'::pg_catalog.text, false)",
+         '1 month'::pg_catalog.interval, 'standard'::pg_catalog.text)",
     // Once more, when the partitions exist.
     "SELECT * FROM public.snowflake_create_partitions(
          'shop.visits'::pg_catalog.regclass, '2026-01-01Z'::pg_catalog.timestamptz, '2026-03-01Z'::pg_catalog.timestamptz,
-         '1 month'::pg_catalog.interval, NULL::pg_catalog.text, false)",
+         '1 month'::pg_catalog.interval, NULL::pg_catalog.text);
+     SELECT * FROM public.snowflake_plan_partitions(
+         'shop.visits'::pg_catalog.regclass, '2026-01-01Z'::pg_catalog.timestamptz, '2026-03-01Z'::pg_catalog.timestamptz,
+         '1 month'::pg_catalog.interval, NULL::pg_catalog.text)",
     "CREATE SEQUENCE shop.numbers;
      CREATE TABLE shop.customers (
          id pg_catalog.int4 PRIMARY KEY DEFAULT pg_catalog.nextval('shop.numbers'::pg_catalog.regclass)

@@ -36,7 +36,7 @@ const SHOP: &str = r#"
 
     CREATE TABLE events (id bigint PRIMARY KEY DEFAULT ids.snowflake_nextval()) PARTITION BY RANGE (id);
     SELECT ids.snowflake_create_partitions(
-        'events', '2025-01-01 00:00Z', '2026-01-01 00:00Z', '1 month', 'wide', dry_run => false);
+        'events', '2025-01-01 00:00Z', '2026-01-01 00:00Z', '1 month', 'wide');
     INSERT INTO events
         SELECT ids.snowflake_encode('2025-01-01 00:00Z'::timestamptz + n * interval '1 day', 3, n, 'wide')
         FROM generate_series(1, 364) AS n;
