@@ -28,7 +28,7 @@ else
     skip "Rust: tests/clients/rust cannot be built"
 fi
 if install_packages default-jdk-headless libpostgresql-jdbc-java golang-go golang-github-jackc-pgx-v4-dev \
-    ruby-activerecord ruby-pg php-cli php-pgsql php-doctrine-orm php-symfony-cache; then
+    ruby-activerecord ruby-pg ruby-sequel php-cli php-pgsql php-doctrine-orm php-symfony-cache; then
     languages+=(other)
 else
     skip "Java, Go, Ruby and PHP: their Debian packages cannot be installed"

@@ -199,8 +199,9 @@ pub enum Error {
     },
     /// Another name than that of the table could not be read from table `segment_grant`.
     SegmentGrants,
-    /// The default of a column needs the privilege. The role is an SQL identifier.
+    /// The default of a column needs the privilege. Function and role are SQL identifiers.
     SegmentNextvalDenied {
+        function: String,
         role: String,
     },
     SegmentName {
@@ -836,12 +837,12 @@ impl Error {
                     literal(role)
                 ),
             ),
-            Error::SegmentNextvalDenied { role } => texts(
+            Error::SegmentNextvalDenied { function, role } => texts(
                 ERRCODE_INSUFFICIENT_PRIVILEGE,
-                "permission denied for function snowflake_segment_nextval",
+                format!("permission denied for function {function}"),
                 "The default of a column calls the function. Neither the owner of the table nor the current role has the privilege.",
                 format!(
-                    "Grant the privilege: GRANT EXECUTE ON FUNCTION snowflake_segment_nextval(text) TO {role};"
+                    "Grant the privilege: GRANT EXECUTE ON FUNCTION {function}(text) TO {role};"
                 ),
             ),
             Error::SegmentGrants => texts(

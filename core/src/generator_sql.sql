@@ -5,7 +5,7 @@
 -- The objects are created in the first schema of search_path. Run the script in one transaction, as the role that is to
 -- own the objects. Then grant roles the right to take IDs (the names are examples):
 --     GRANT USAGE ON SCHEMA ids TO app;
---     GRANT EXECUTE ON FUNCTION ids.snowflake_nextval(), ids.snowflake_batch(integer) TO app;
+--     GRANT EXECUTE ON FUNCTION ids.snowflake_nextval(), ids.snowflake_next(), ids.snowflake_batch(integer) TO app;
 --
 -- To change the worker ID, run the script for the new worker ID in the same schema. If the worker ID is raised, IDs
 -- continue above the previous ones. The script waits for the transactions that have taken IDs, at most 5 seconds unless
@@ -222,10 +222,12 @@ $function$);
     -- If the base is the same before and after nextval(), it was the same at nextval(), because it only increases. The
     -- sum is therefore larger than the sums of all earlier calls. All names are qualified instead of SET search_path,
     -- which would double the time of a call.
-    EXECUTE pg_catalog.format(
-        'CREATE OR REPLACE FUNCTION %s.snowflake_nextval() RETURNS pg_catalog.int8
-            LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER AS %L',
-        home, pg_catalog.format($function$
+    -- snowflake_next() does the same, for tools that take a default with the word nextval for that of a sequence.
+    FOR object IN VALUES ('snowflake_nextval'), ('snowflake_next') LOOP
+        EXECUTE pg_catalog.format(
+            'CREATE OR REPLACE FUNCTION %s.%s() RETURNS pg_catalog.int8
+                LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER AS %L',
+            home, object, pg_catalog.format($function$
 DECLARE
     now_us pg_catalog.int8;
     lowest pg_catalog.int8;
@@ -269,6 +271,7 @@ BEGIN
     END LOOP;
 END
 $function$, home, base, counter));
+    END LOOP;
 
     EXECUTE pg_catalog.format(
         'CREATE OR REPLACE FUNCTION %s.snowflake_batch(count pg_catalog.int4) RETURNS SETOF pg_catalog.int8
@@ -320,6 +323,7 @@ $function$, home));
 
     FOR object, statement IN VALUES
         ('snowflake_nextval()', 'the next snowflake ID'),
+        ('snowflake_next()', 'the next snowflake ID'),
         ('snowflake_batch(pg_catalog.int4)', 'the next snowflake IDs, in ascending order'),
         ('snowflake_raise_floor(pg_catalog.timestamptz)', 'prevents new snowflake IDs with a time before an instant'),
         ('snowflake_generator_raise(pg_catalog.int8)', 'raises the generator of snowflake IDs to a counter'),
@@ -348,11 +352,11 @@ $function$, home));
         JOIN pg_catalog.pg_namespace AS namespace ON namespace.oid OPERATOR(pg_catalog.=) found.namespace
         CROSS JOIN LATERAL pg_catalog.aclexplode(found.privileges) AS acl
         WHERE namespace.nspname OPERATOR(pg_catalog.=) schema_name
-          AND found.short_name OPERATOR(pg_catalog.~) '^snowflake_(generator_|nextval$|batch$|advance$)'
+          AND found.short_name OPERATOR(pg_catalog.~) '^snowflake_(generator_|nextval$|next$|batch$|raise_floor$)'
           AND acl.grantee OPERATOR(pg_catalog.<>) found.owner
           -- A restore without privileges permits every role to call the functions.
           AND (is_new OR acl.grantee OPERATOR(pg_catalog.=) 0::pg_catalog.oid
-               AND found.short_name OPERATOR(pg_catalog.~) '^snowflake_(generator_|advance$)')
+               AND found.short_name OPERATOR(pg_catalog.~) '^snowflake_(generator_|raise_floor$)')
     LOOP
         EXECUTE statement;
     END LOOP;

@@ -173,14 +173,18 @@ DECLARE
     segment CONSTANT text := CASE WHEN starts_with(generator, 'segment:') THEN substr(generator, 9) END;
     widens CONSTANT boolean := segment IS NULL;
     new_default CONSTANT text := CASE
-        WHEN segment IS NULL THEN '@extschema@.snowflake_nextval()'
-        ELSE format('@extschema@.snowflake_segment_nextval(%L)', segment)
+        WHEN segment IS NULL THEN '@extschema@.snowflake_next()'
+        ELSE format('@extschema@.snowflake_segment_next(%L)', segment)
     END;
-    -- The default expression in the form in which PostgreSQL shows it. standard_conforming_strings = on prevents E''.
-    default_in_catalog CONSTANT text := CASE
-        WHEN segment IS NULL THEN to_regprocedure(new_default)::text
-        ELSE format('%s(''%s''::text)', to_regproc('@extschema@.snowflake_segment_nextval'),
-                    replace(segment, '''', ''''''))
+    -- The default expressions that are kept, in the form in which PostgreSQL shows them. standard_conforming_strings = on
+    -- prevents E''.
+    kept_defaults CONSTANT text[] := CASE
+        WHEN segment IS NULL THEN ARRAY[to_regprocedure('@extschema@.snowflake_next()')::text,
+                                        to_regprocedure('@extschema@.snowflake_nextval()')::text]
+        ELSE ARRAY[format('%s(''%s''::text)', to_regproc('@extschema@.snowflake_segment_next'),
+                          replace(segment, '''', '''''')),
+                   format('%s(''%s''::text)', to_regproc('@extschema@.snowflake_segment_nextval'),
+                          replace(segment, '''', ''''''))]
     END;
     target record;
     caller CONSTANT regrole := quote_ident(current_user)::regrole;
@@ -206,9 +210,9 @@ BEGIN
                   DETAIL = 'Changes that other sessions commit before the tables are locked would not be visible.',
                   HINT = 'Start the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.';
     ELSIF for_execution AND segment IS NULL THEN
-        PERFORM @extschema@.snowflake_nextval();
+        PERFORM @extschema@.snowflake_next();
     ELSIF for_execution THEN
-        lowest_to_come := @extschema@.snowflake_segment_nextval(segment);
+        lowest_to_come := @extschema@.snowflake_segment_next(segment);
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
             USING DETAIL = 'After the statements have been executed, inserting a row without an explicit ID would fail on this server.',
@@ -270,7 +274,7 @@ BEGIN
     END IF;
 
     -- Check that new IDs differ from existing values. No new ID is lower than the first ID of the current tick.
-    SELECT bool_or(pg_get_expr(expression.adbin, expression.adrelid) IS DISTINCT FROM default_in_catalog)
+    SELECT bool_or((pg_get_expr(expression.adbin, expression.adrelid) = ANY (kept_defaults)) IS NOT TRUE)
     INTO sets_default
     FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
     LEFT JOIN pg_attrdef AS expression
@@ -366,7 +370,7 @@ BEGIN
         RETURN;
     END IF;
     FOR note IN
-        SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, widens, default_in_catalog, true)
+        SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, widens, kept_defaults, true)
     LOOP
         IF note.is_warning THEN
             RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;

@@ -298,10 +298,10 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_obstacles(regclass, name, boolean) IS
     'obstacles to the statements, and the remedies, for snowflake_adopt()';
 
--- `new_default` is the default expression in the form in which PostgreSQL shows it. If `rewrites` is false, the columns
+-- `kept_defaults` are default expressions in the form in which PostgreSQL shows them. If `rewrites` is false, the columns
 -- become bigint without rewriting the tables.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_notes(
-    adopted_table regclass, adopted_column name, widens boolean, new_default text, rewrites boolean
+    adopted_table regclass, adopted_column name, widens boolean, kept_defaults text[], rewrites boolean
 )
 RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -372,7 +372,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_attrdef AS expression
       ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
     WHERE involved.relation = adopted_table AND involved.is_adopted
-      AND pg_get_expr(expression.adbin, expression.adrelid) <> new_default
+      AND pg_get_expr(expression.adbin, expression.adrelid) <> ALL (kept_defaults)
       -- Exclude defaults that use a dropped sequence, because they cannot be restored.
       AND NOT EXISTS (
           SELECT FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens) AS dropped
@@ -388,5 +388,5 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE NOT is_identity AND used_by IS NOT NULL;
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text[], boolean) IS
     'notices and warnings about the statements, for snowflake_adopt()';

@@ -21,7 +21,8 @@ RETURNS TABLE (
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET row_security = off SET standard_conforming_strings = on SET jit = off AS $$
 DECLARE
-    default_in_catalog CONSTANT text := to_regprocedure('@extschema@.snowflake_nextval()')::text;
+    kept_defaults CONSTANT text[] := ARRAY[to_regprocedure('@extschema@.snowflake_next()')::text,
+                                          to_regprocedure('@extschema@.snowflake_nextval()')::text];
     target record;
     lowest_to_come bigint;
     note record;
@@ -56,7 +57,7 @@ BEGIN
         JOIN pg_attribute AS attribute
           ON attribute.attrelid = expression.adrelid AND attribute.attnum = expression.adnum
         WHERE expression.adrelid = adopted_table AND attribute.attname = adopted_column
-          AND pg_get_expr(expression.adbin, expression.adrelid) = default_in_catalog;
+          AND pg_get_expr(expression.adbin, expression.adrelid) = ANY (kept_defaults);
         IF NOT FOUND THEN
             RAISE EXCEPTION 'column "%" of % is already of type %', adopted_column, target.description,
                 format_type(target.type, NULL)
@@ -73,7 +74,7 @@ BEGIN
         NULL;
     ELSIF for_execution THEN
         -- Check that new rows will get IDs.
-        PERFORM @extschema@.snowflake_nextval();
+        PERFORM @extschema@.snowflake_next();
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
             USING DETAIL = 'The procedure would fail on this server, because it cannot generate IDs.',
@@ -115,7 +116,7 @@ BEGIN
                            'columns of their tables, also for SELECT * and for INSERT without a list of columns.',
                   HINT = 'To undo all steps before the columns are replaced, repeat the call with abandon => true.';
         FOR note IN
-            SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, true, default_in_catalog, false)
+            SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, true, kept_defaults, false)
         LOOP
             IF note.is_warning THEN
                 RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;

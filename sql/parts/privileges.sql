@@ -44,6 +44,7 @@ BEGIN
                 '@extschema@.snowflake_raise_floor(timestamptz)',
                 '@extschema@.snowflake_reset_horizon(int, int)',
                 '@extschema@.snowflake_segment_nextval(text)',
+                '@extschema@.snowflake_segment_next(text)',
                 '@extschema@.snowflake_segment_batch(text, int)',
                 '@extschema@.snowflake_segment_ranges(text, int)',
                 '@extschema@.snowflake_segment_prefetch(text)',
@@ -102,7 +103,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_adopt_sequences(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_given(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_obstacles(regclass, name, boolean),
-    snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text, boolean),
+    snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text[], boolean),
     -- snowflake_adopt_online()
     snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, int, boolean, boolean),
     snowflake_internal.snowflake_adopt_copy(),

@@ -5,11 +5,18 @@ CREATE FUNCTION snowflake_segment_nextval(name text) RETURNS bigint
     STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_segment_nextval_support
     AS 'MODULE_PATHNAME', 'snowflake_segment_nextval';
 
+-- See snowflake_next() in catalog.sql.
+CREATE FUNCTION snowflake_segment_next(name text) RETURNS bigint
+    STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_segment_nextval_support
+    AS 'MODULE_PATHNAME', 'snowflake_segment_nextval';
+
 CREATE VIEW snowflake_segment_status AS
     SELECT * FROM snowflake_internal.snowflake_segments_in_use();
 
 COMMENT ON FUNCTION snowflake_segment_nextval(text) IS
     'next number of a segment';
+COMMENT ON FUNCTION snowflake_segment_next(text) IS
+    'next number of a segment; for tools that take a default with the word nextval for that of a sequence';
 COMMENT ON FUNCTION snowflake_segment_batch(text, int) IS
     'next 1 to 1000000 numbers of a segment; a batch may have holes';
 COMMENT ON FUNCTION snowflake_segment_ranges(text, int) IS

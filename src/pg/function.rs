@@ -4,6 +4,8 @@ use std::ffi::CStr;
 
 use pgrx::prelude::*;
 
+use super::encoding::utf8;
+
 /// Declares that a function uses PostgreSQL's version 1 calling convention. PostgreSQL determines the convention by
 /// calling the info function, which returns a constant and therefore needs no guard.
 macro_rules! declare_c_function {
@@ -33,6 +35,16 @@ pub fn function_in(schema: pg_sys::Oid, name: &CStr, arguments: &[pg_sys::Oid]) 
             pg_sys::Datum::from(schema),
             pg_sys::Datum::null(),
         )
+    }
+}
+
+/// Returns the name of a function as an SQL identifier, if the function exists.
+pub fn name(function: pg_sys::Oid) -> Option<String> {
+    // SAFETY: the first function returns a C string, or a null pointer if the function does not exist. The second
+    // function returns a C string.
+    unsafe {
+        let name = pg_sys::get_func_name(function);
+        (!name.is_null()).then(|| utf8(CStr::from_ptr(pg_sys::quote_identifier(name)).to_bytes()))?
     }
 }
 

@@ -82,7 +82,10 @@ fn check(objects: Objects, name: &[u8]) -> Result<(), Error> {
     if function::may_execute(role, function) {
         return Err(privilege::denied(role, name));
     }
-    Err(Error::SegmentNextvalDenied { role: role::identifier(role).unwrap_or_default() })
+    Err(Error::SegmentNextvalDenied {
+        function: function::name(function).unwrap_or_default(),
+        role: role::identifier(role).unwrap_or_default(),
+    })
 }
 
 fn remember(as_of: u64, objects: Objects, name: &[u8]) {

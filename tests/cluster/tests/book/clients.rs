@@ -190,13 +190,70 @@ mod other {
     #[test]
     #[ignore = "needs packages: make clients"]
     fn jdbc() {
-        // JDBC needs TCP.
-        let address = format!("127.78.{}.{}", std::process::id() % 250, std::process::id() / 250 % 250);
+        let address = address();
         for table in [TABLE, &of_type(TABLE)] {
             let cluster = Cluster::builder().worker(1).set("listen_addresses", &address).start();
             check_on(&cluster, &address, "other/Orders.java", table);
         }
     }
+}
+
+/// Tools that take a default with the word `nextval` for that of a sequence: "Tools that look for `nextval`" in
+/// docs/how-to/columns.md.
+mod defaults {
+    use super::*;
+
+    const TABLES: &str = "CREATE EXTENSION snowflake_id;
+        CREATE TABLE by_nextval (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text);
+        CREATE TABLE by_next (id bigint PRIMARY KEY DEFAULT snowflake_next(), item text);
+        CREATE TABLE by_segment_nextval (id bigint PRIMARY KEY DEFAULT snowflake_segment_nextval('orders'), item text);
+        CREATE TABLE by_segment_next (id bigint PRIMARY KEY DEFAULT snowflake_segment_next('orders'), item text)";
+
+    fn printed(cluster: &Cluster, host: &str, program: &str) -> String {
+        cluster.connect().run(TABLES);
+        let mut command = command(program);
+        command.env("PGHOST", host).env("PGUSER", "test").env("PGDATABASE", "postgres");
+        String::from_utf8(successful(&mut command).stdout).unwrap()
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn active_record_and_sequel() {
+        let cluster = Cluster::builder().worker(1).start();
+        assert_eq!(
+            printed(&cluster, cluster.host().to_str().unwrap(), "other/defaults.rb"),
+            "Active Record's fixtures, by_nextval: PG::UndefinedTable: ERROR:  relation \"public\" does not exist\n\
+             Sequel, by_nextval: PG::InvalidName: ERROR:  invalid name syntax\n\
+             Active Record's fixtures, by_next: 2\n\
+             Sequel, by_next: nil\n"
+        );
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn jdbc() {
+        let address = address();
+        let cluster = Cluster::builder().worker(1).set("listen_addresses", &address).start();
+        assert_eq!(
+            printed(&cluster, &address, "other/Defaults.java"),
+            "by_nextval: bigserial, YES\nby_next: int8, NO\n"
+        );
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn sqlalchemy() {
+        let cluster = Cluster::builder().worker(1).start();
+        assert_eq!(
+            printed(&cluster, cluster.host().to_str().unwrap(), "python/sqlalchemy_defaults.py"),
+            "by_segment_nextval: BIGSERIAL\nby_segment_next: BIGINT\n"
+        );
+    }
+}
+
+/// An address for a client that needs TCP.
+fn address() -> String {
+    format!("127.78.{}.{}", std::process::id() % 250, std::process::id() / 250 % 250)
 }
 
 /// The running service. It ends with the test.
@@ -336,7 +393,7 @@ fn command(program: &str) -> Command {
         ("rust", file) => {
             return Command::new(installed("rust/target/debug").join(file.split_once('/').unwrap().0));
         }
-        (_, "Orders.java") => {
+        (_, file) if file.ends_with(".java") => {
             let mut java = Command::new("java");
             java.args(["-cp", "/usr/share/java/postgresql.jar"]);
             java
@@ -348,7 +405,7 @@ fn command(program: &str) -> Command {
             go.env("GOCACHE", installed("go"));
             go
         }
-        (_, "orders.rb") => Command::new("ruby"),
+        (_, file) if file.ends_with(".rb") => Command::new("ruby"),
         (_, "orders.php") => Command::new("php"),
         _ => panic!("what runs {program}?"),
     };
