@@ -41,7 +41,7 @@ COMMENT ON COLUMN snowflake_segment_status.period_ends IS 'time at which the num
 COMMENT ON COLUMN snowflake_segment_status.taken_at IS 'time at which this server last took numbers from the registry';
 COMMENT ON COLUMN snowflake_segment_status.numbers_issued IS 'number of numbers that calls have taken since the server was started';
 COMMENT ON COLUMN snowflake_segment_status.calls_waited IS 'number of calls that had to wait for numbers since the server was started';
-COMMENT ON COLUMN snowflake_segment_status.problem IS 'reason why the registry grants no numbers or does not answer';
+COMMENT ON COLUMN snowflake_segment_status.last_error IS 'reason why the registry grants no numbers or does not answer';
 
 -- The highest numbers that this server has received from any registry. A row is written before any session gets a
 -- number of the range. See src/segment/taken.rs. No column is NULL, so that a row can be overwritten in place. The

@@ -29,7 +29,7 @@ COMMENT ON COLUMN snowflake_status.clock_offset IS 'how far the clock of this se
 CREATE VIEW snowflake_layout_status AS SELECT * FROM snowflake_internal.snowflake_layouts_in_use();
 COMMENT ON VIEW snowflake_layout_status IS 'layouts in which this server has issued snowflake IDs since the server was started';
 
-COMMENT ON COLUMN snowflake_layout_status.layout IS 'layout in use';
+COMMENT ON COLUMN snowflake_layout_status.layout IS 'layout in use: the name of a preset, or the definition of the layout';
 COMMENT ON COLUMN snowflake_layout_status.last_id_time IS 'time of the last ID of this layout; the floor if no ID was issued yet';
 COMMENT ON COLUMN snowflake_layout_status.ahead IS 'how far last_id_time is ahead of the clock';
 COMMENT ON COLUMN snowflake_layout_status.ids_issued IS 'number of IDs of this layout issued since the server was started; the count is delayed by about horizon_margin';

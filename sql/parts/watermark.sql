@@ -10,7 +10,7 @@ CREATE VIEW snowflake_watermark_status AS
     LEFT JOIN pg_catalog.pg_prepared_xacts AS p ON p.transaction OPERATOR(pg_catalog.=) w.transaction;
 COMMENT ON VIEW snowflake_watermark_status IS
     'watermarks of the layouts in use, and the transactions that hold them back';
-COMMENT ON COLUMN snowflake_watermark_status.layout IS 'layout in use, without a clock sequence';
+COMMENT ON COLUMN snowflake_watermark_status.layout IS 'layout in use, without a clock sequence: the name of a preset, or the definition of the layout';
 COMMENT ON COLUMN snowflake_watermark_status.watermark IS 'ID below which no new row can become visible; NULL if no such ID is known';
 COMMENT ON COLUMN snowflake_watermark_status.watermark_time IS 'time in the watermark';
 COMMENT ON COLUMN snowflake_watermark_status.problem IS 'reason why the watermark is NULL: many layouts, reset, older transaction; NULL if there is a watermark';

@@ -108,7 +108,7 @@ fn snowflake_layouts_in_use() -> TableIterator<
         let ahead = interval(last_us - now_us);
         // The value of a layout without the field is also 0, but is shown as NULL.
         let value = (slot.layout.max_clock_seq() > 0).then_some(slot.clock_seq.into());
-        (slot.layout.to_string(), timestamptz(last_us), ahead, slot.issued as i64, value)
+        (slot.layout.label(), timestamptz(last_us), ahead, slot.issued as i64, value)
     }))
 }
 

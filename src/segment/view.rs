@@ -29,7 +29,7 @@ fn snowflake_segments_in_use() -> TableIterator<
         name!(taken_at, Option<TimestampWithTimeZone>),
         name!(numbers_issued, i64),
         name!(calls_waited, i64),
-        name!(problem, Option<Shown>),
+        name!(last_error, Option<Shown>),
     ),
 > {
     let segments = segments().or_report();

@@ -42,6 +42,6 @@ fn snowflake_watermarks() -> TableIterator<
         };
         let known = row.watermark.ok();
         let time = known.map(|(_, time_us, _)| timestamptz(time_us));
-        (row.layout.to_string(), known.map(|(id, ..)| id), time, problem, pid, transaction, lowered_at)
+        (row.layout.label(), known.map(|(id, ..)| id), time, problem, pid, transaction, lowered_at)
     }))
 }

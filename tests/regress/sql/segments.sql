@@ -142,7 +142,7 @@ SELECT snowflake_segment_nextval('closed');
 
 -- The view.
 SELECT name, state, position IS NOT NULL AS position, range_end >= position AS range_end, step > 0 AS step, max_value,
-       period_ends > now() AS period_ends, taken_at <= clock_timestamp() AS taken_at, calls_waited > 0 AS waited, problem
+       period_ends > now() AS period_ends, taken_at <= clock_timestamp() AS taken_at, calls_waited > 0 AS waited, last_error
 FROM snowflake_segment_status WHERE name = ANY (ARRAY['few', 'items', 'closed', 'bills']) ORDER BY name COLLATE "C";
 
 -- Privileges: none by default, except to insert rows into tables of a role that has the privilege.

@@ -61,7 +61,7 @@ fn the_state_is_shown_in_every_encoding() {
         let error = eventually("the error", || status::<Option<String>>(&mut client, "last_error"));
         assert!(error.contains(node_name), "{encoding}: {error}");
         let row = client
-            .query_one("SELECT name, problem FROM snowflake_segment_status WHERE name <> 'items'", &[])
+            .query_one("SELECT name, last_error FROM snowflake_segment_status WHERE name <> 'items'", &[])
             .unwrap();
         assert_eq!(row.get::<_, String>(0), segment, "{encoding}");
         assert!(row.get::<_, String>(1).contains(node_name), "{encoding}: {:?}", row.get::<_, String>(1));

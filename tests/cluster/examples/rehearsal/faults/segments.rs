@@ -79,7 +79,7 @@ fn the_fleet_may_not_take_numbers(scene: &Scene) {
     scene.act(revoke);
     let runbook = scene.alert("SnowflakeIdSegmentRegistryUnreachable");
     let step = runbook.step(2);
-    step.says("run the statements in `problem` in the registry");
+    step.says("run the statements in `last_error` in the registry");
     for server in servers {
         let problem = scene.wait(&format!("a problem of {}", server.name), || {
             let shown = rows(&mut server.cluster.connect_to("shop"), &runbook.step(1).commands()[0]);
