@@ -30,6 +30,7 @@ pub enum Error {
     WatermarkOfClockSequence {
         layout: Layout,
     },
+    NotCalledAsTrigger,
     /// The trigger has other arguments, or is not a trigger for rows that are inserted or updated.
     OwnIdTrigger,
     OwnIdColumn {
@@ -43,6 +44,11 @@ pub enum Error {
     AdoptTrigger,
     AdoptColumn {
         column: String,
+    },
+    /// The identity of a reset.
+    ResetDoesNotFit {
+        layout: Layout,
+        problem: RangeError,
     },
     IdentityDoesNotFit {
         layout: Layout,
@@ -300,6 +306,9 @@ impl<T> OrReport for Result<T, Error> {
     }
 }
 
+/// A hint for any role. The view may be read by superusers and members of `pg_monitor`.
+const ASK_FOR_THE_REASON: &str = "The reason is in the server log and in view snowflake_status. Ask a superuser or a member of pg_monitor to run: SELECT registry_state, last_error FROM snowflake_status;";
+
 /// The fields of a PostgreSQL error. The text of DETAIL or HINT is empty if the error has no such field.
 pub struct Texts {
     pub sqlstate: PgSqlErrorCode,
@@ -358,7 +367,7 @@ impl Error {
                     "Setting snowflake_id.worker_id is -1, and table snowflake_workers in database \"{database}\" has no row with node_name \"{node_name}\"."
                 ),
                 format!(
-                    "Assign a worker ID that no other server of the fleet has: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); Alternatively: INSERT INTO snowflake_workers (node_name, worker_id) VALUES ({}, 1);",
+                    "Assign a worker ID that no other server of the fleet has, in one of these ways. Setting: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); Table, in database \"{database}\": INSERT INTO snowflake_workers (node_name, worker_id) VALUES ({}, 1); If the fleet has a registry, which leases worker IDs: set snowflake_id.registry to its connection string.",
                     literal(node_name)
                 ),
             ),
@@ -390,9 +399,17 @@ impl Error {
                 ERRCODE_FEATURE_NOT_SUPPORTED,
                 "layouts with a clock sequence have no watermark",
                 format!(
-                    "After the clock is set back, IDs of layout \"{layout}\" can be lower than earlier ones."
+                    "After the clock is set back, IDs of layout \"{}\" can be lower than earlier ones.",
+                    layout.label()
                 ),
                 "Use a layout without field clock_seq for tables that are read in the order of their IDs.",
+            ),
+            // As PL/pgSQL says it.
+            Error::NotCalledAsTrigger => texts(
+                ERRCODE_FEATURE_NOT_SUPPORTED,
+                "trigger functions can only be called as triggers",
+                "",
+                "",
             ),
             Error::OwnIdTrigger => texts(
                 ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
@@ -409,7 +426,7 @@ impl Error {
             Error::NotOwnId { id, layout } => texts(
                 ERRCODE_CHECK_VIOLATION,
                 format!("ID {id} was not taken by this transaction"),
-                format!("Readers may already have passed this ID of layout \"{layout}\"."),
+                format!("Readers may already have passed this ID of layout \"{}\".", layout.label()),
                 "Take the ID in the transaction that inserts the row, for example by DEFAULT snowflake_nextval().",
             ),
             Error::AdoptTrigger => texts(
@@ -424,10 +441,16 @@ impl Error {
                 "Trigger zz_snowflake_adopt finds the columns by their names, which must not change before snowflake_adopt_online() has finished.",
                 "Undo the change. Alternatively, drop the trigger and the new columns, whose names end with \"_snowflake\".",
             ),
+            Error::ResetDoesNotFit { layout, problem } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                problem.to_string(),
+                format!("{} The layout of this session is \"{}\".", problem.allowed(), layout.label()),
+                "Specify a worker ID that fits in the layout that the sessions of this server use.",
+            ),
             Error::IdentityDoesNotFit { layout, problem } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 problem.to_string(),
-                format!("{} The layout is \"{layout}\".", problem.allowed()),
+                format!("{} The layout is \"{}\".", problem.allowed(), layout.label()),
                 format!(
                     "Change snowflake_id.worker_id or snowflake_id.datacenter_id, or choose a layout {}.",
                     match problem {
@@ -499,7 +522,7 @@ impl Error {
                         instant(free_from_us)
                     ),
                 },
-                "Check the server log, or run: SELECT registry_state, last_error FROM snowflake_status;",
+                ASK_FOR_THE_REASON,
             ),
             Error::LeaseEnded { until_us, state } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -508,7 +531,7 @@ impl Error {
                     "The lease ended at {}. The state of the registry as seen by this server is \"{state}\".",
                     instant(*until_us)
                 ),
-                "Check the server log, or run: SELECT registry_state, last_error FROM snowflake_status;",
+                ASK_FOR_THE_REASON,
             ),
             Error::IdentityIsLeased => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
@@ -647,10 +670,11 @@ impl Error {
                 format!("cannot issue a block of {count} snowflake IDs"),
                 match most {
                     1 if layout.shift(Field::Sequence) > 0 => format!(
-                        "IDs of layout {layout} are not consecutive numbers, because the sequence is not the last field."
+                        "IDs of layout \"{}\" are not consecutive numbers, because the sequence is not the last field.",
+                        layout.label()
                     ),
-                    1 => format!("Layout {layout} has one ID in each tick."),
-                    most => format!("Layout {layout} has {most} consecutive IDs in each tick."),
+                    1 => format!("Layout \"{}\" has one ID in each tick.", layout.label()),
+                    most => format!("Layout \"{}\" has {most} consecutive IDs in each tick.", layout.label()),
                 },
                 match count {
                     ..=0 => "Request at least one ID.".to_owned(),

@@ -27,5 +27,7 @@ COMMENT ON FUNCTION snowflake_watermark(text) IS
     'ID of the given layout below which the current statement sees all rows that will ever be visible; NULL if no such ID is known';
 COMMENT ON FUNCTION snowflake_internal.snowflake_watermarks() IS
     'watermarks of the layouts in use, for view snowflake_watermark_status';
+CREATE FUNCTION snowflake_require_own_id() RETURNS trigger
+    VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_require_own_id';
 COMMENT ON FUNCTION snowflake_require_own_id() IS
     'trigger function that refuses rows whose snowflake ID was not taken by the current transaction';

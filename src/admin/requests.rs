@@ -12,6 +12,7 @@
 
 use std::cell::Cell;
 use std::sync::Once;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pgrx::prelude::*;
@@ -41,7 +42,12 @@ const MOST_TIME_FOR_THE_END: Duration = Duration::from_secs(10);
 /// Tells the keeper to follow the clock after the clock has jumped ahead.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_accept_clock() {
+    let keeper = &memory::state().or_report().server_status.keeper;
+    let has_jumped = keeper.clock_jump_us.load(Ordering::Relaxed) > 0;
     carry_out(Request::AcceptClock).or_report();
+    if !has_jumped {
+        notice!("no clock jump was pending");
+    }
 }
 
 /// Raises the floor, so that no IDs with earlier times will be issued. The new floor is durable when the
@@ -74,7 +80,8 @@ fn snowflake_reset_horizon(
     }
 }
 
-/// Returns the identity to use after the reset, or `None` if the registry will grant an identity.
+/// Returns the identity to use after the reset, or `None` if the registry will grant an identity. The identity fits in the
+/// session's layout.
 fn wanted_identity(worker_id: Option<i32>, datacenter_id: i32) -> Result<Option<Identity>, Error> {
     let worker_id = match (worker_id, config::registry()) {
         (None, Some(_)) => return Ok(None),
@@ -83,7 +90,11 @@ fn wanted_identity(worker_id: Option<i32>, datacenter_id: i32) -> Result<Option<
         (Some(worker_id), None) => worker_id,
     };
     match (u32::try_from(worker_id), u32::try_from(datacenter_id)) {
-        (Ok(worker), Ok(datacenter)) => Ok(Some(Identity { datacenter, worker })),
+        (Ok(worker), Ok(datacenter)) => {
+            let (layout, identity) = (config::layout()?, Identity { datacenter, worker });
+            let fits = layout.check_identity(identity);
+            fits.map(|()| Some(identity)).map_err(|problem| Error::ResetDoesNotFit { layout, problem })
+        }
         _ => Err(Error::NotAnIdentity { datacenter_id, worker_id }),
     }
 }

@@ -110,5 +110,5 @@ fn misfit(identity: Identity) -> Option<String> {
     };
     let stall = generator.wait_us(0, clock::clock_us(), NonZeroU64::MIN).err()?;
     let problem = Error::unless_it_passes(&layout, stall).err()?;
-    Some(format!("{}: snowflake_id.layout \"{layout}\"", problem.texts().message))
+    Some(format!("{}: snowflake_id.layout \"{}\"", problem.texts().message, layout.label()))
 }

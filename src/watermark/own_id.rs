@@ -3,8 +3,6 @@
 //! The watermark covers only rows whose ID was taken by the transaction that inserts the row. A transaction that inserts an
 //! ID taken earlier may add a row below a watermark that readers have passed.
 
-use std::convert::Infallible;
-
 use pgrx::prelude::*;
 use snowflake_id_core::Layout;
 
@@ -12,15 +10,24 @@ use super::check_layout;
 use crate::config;
 use crate::error::{Error, OrReport};
 use crate::pg::bigint::AsBigint;
+use crate::pg::function::declare_c_function;
 use crate::read::layout_argument;
 use crate::shared::memory;
 
-/// Raises an error if the ID in a new row is not an ID that this transaction may have taken.
-#[pg_trigger]
-fn snowflake_require_own_id<'a>(
-    trigger: &'a PgTrigger<'a>,
-) -> Result<Option<PgHeapTuple<'a, AllocatedByPostgres>>, Infallible> {
-    Ok(Some(checked_row(trigger).or_report()))
+declare_c_function!(snowflake_require_own_id);
+
+/// Raises an error if the ID in a new row is not an ID that this transaction may have taken. pgrx's wrapper would report
+/// an ordinary call as an internal error.
+///
+/// # Safety
+/// Only PostgreSQL may call this function.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn snowflake_require_own_id(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: by this function's contract. PostgreSQL has opened and locked the table.
+    let trigger = unsafe { PgTrigger::from_fcinfo(&*fcinfo) };
+    let trigger = trigger.map_err(|_| Error::NotCalledAsTrigger).or_report();
+    checked_row(&trigger).or_report().into_trigger_datum().unwrap_or(pg_sys::Datum::null())
 }
 
 fn checked_row<'a>(trigger: &'a PgTrigger<'a>) -> Result<PgHeapTuple<'a, AllocatedByPostgres>, Error> {

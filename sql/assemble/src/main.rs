@@ -121,15 +121,13 @@ fn functions(library: &[u8]) -> Result<Vec<String>> {
         .ok_or_eyre("the library has no section with pgrx's declarations")?;
     let entities = decode_entities(section.data()?)?;
     let root = SqlGraphEntity::ExtensionRoot(include_str!("../../../snowflake_id.control").try_into()?);
-    let is_function =
-        |entity: &&SqlGraphEntity| matches!(entity, SqlGraphEntity::Function(_) | SqlGraphEntity::Trigger(_));
+    let is_function = |entity: &&SqlGraphEntity| matches!(entity, SqlGraphEntity::Function(_));
     let others = entities.len() - entities.iter().filter(is_function).count();
     ensure!(others == 0, "the library declares {others} things besides functions, which would be left out");
     let graph = PgrxSql::build([root].into_iter().chain(entities), "snowflake_id".into(), false)?;
     let mut functions = graph
         .externs
         .values()
-        .chain(graph.triggers.values())
         .map(|index| Ok(tidy(&graph.graph[*index].to_sql(&graph)?)))
         .filter(|sql| !sql.as_ref().is_ok_and(String::is_empty))
         .collect::<Result<Vec<_>>>()?;
