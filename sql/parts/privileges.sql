@@ -52,7 +52,6 @@ BEGIN
                 '@extschema@.snowflake_segment_grant(text, regrole)',
                 '@extschema@.snowflake_segment_revoke(text, regrole)',
                 '@extschema@.snowflake_segment_grant_all(regrole)',
-                '@extschema@.snowflake_prepare_mask_key(text)',
                 '@extschema@.snowflake_prepare_mask_key(text, bytea)',
                 '@extschema@.snowflake_switch_mask_key(text)',
                 '@extschema@.snowflake_drop_previous_mask_key(text)',

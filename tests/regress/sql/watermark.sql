@@ -72,7 +72,7 @@ $$;
 SELECT count(*) FROM events WHERE id < (SELECT snowflake_watermark());
 
 -- With a layout as argument.
-SELECT snowflake_watermark('standard') = snowflake_watermark() AS standard, snowflake_watermark(NULL) IS NULL AS none;
+SELECT snowflake_watermark('standard') = snowflake_watermark() AS standard, snowflake_watermark(NULL) = snowflake_watermark() AS none;
 SET snowflake_id.layout = 'wide';
 SELECT snowflake_watermark() = snowflake_watermark('wide') AS wide, snowflake_watermark('standard') > max(id) AS standard FROM events;
 SELECT snowflake_nextval() AS id \gset

@@ -180,6 +180,40 @@ fn registry(client: &mut Client) {
     assert_eq!(columns_of_the_reference(&format!("\n## `{views}")), columns);
 }
 
+/// What the first release shows stays for ever: nothing is added to the user's schema by accident.
+#[test]
+fn objects_in_the_users_schema() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    let count = |client: &mut Client, catalog: &str, schema: &str| -> i64 {
+        single(client, &format!("SELECT count(*) FROM {catalog} AS o JOIN pg_depend AS d ON d.objid = o.oid AND d.deptype = 'e'
+                                 WHERE {schema} = 'public'::regnamespace"))
+    };
+    assert_eq!(count(&mut client, "pg_proc", "pronamespace"), 80);
+    assert_eq!(count(&mut client, "pg_class", "relnamespace"), 9);
+    // Row types and arrays are not members.
+    let types = "SELECT string_agg(typname, ' ') FROM pg_type AS t
+                 JOIN pg_depend AS d ON d.objid = t.oid AND d.deptype = 'e' WHERE typnamespace = 'public'::regnamespace";
+    assert_eq!(single::<String>(&mut client, types), "snowflake");
+}
+
+/// A role that may not take IDs under one name must not take them under the other.
+#[test]
+fn revocations_name_both_functions() {
+    let mut revocations = 0;
+    for page in files("docs", ".md") {
+        for statement in read(&page).split("REVOKE ").skip(1) {
+            let statement = statement.split(';').next().unwrap();
+            for name in ["snowflake_next", "snowflake_segment_next"] {
+                let [old, new] = [format!("{name}val("), format!("{name}(")].map(|name| statement.contains(&name));
+                assert_eq!(old, new, "{page}: {statement}");
+                revocations += i32::from(old);
+            }
+        }
+    }
+    assert!(revocations > 0);
+}
+
 /// The identifiers that follow each `start` in a text.
 fn words_after<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     let ends = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
