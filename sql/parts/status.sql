@@ -21,7 +21,7 @@ COMMENT ON COLUMN snowflake_status.calls_waited IS 'number of calls for IDs that
 COMMENT ON COLUMN snowflake_status.time_waited IS 'total time for which calls for IDs have waited since the server was started';
 COMMENT ON COLUMN snowflake_status.clock_steps_back IS 'number of times that the keeper has found the clock set back since the server was started';
 COMMENT ON COLUMN snowflake_status.largest_clock_step_back IS 'largest backward step of the clock since the server was started';
-COMMENT ON COLUMN snowflake_status.registry_state IS 'state of the registry as seen by this server: starting, granted, unreachable, permission denied, not started, all taken, quarantine, clock differs, another registry, registry too old, server too old, misconfigured';
+COMMENT ON COLUMN snowflake_status.registry_state IS 'state of the registry as seen by this server: starting, granted, unreachable, no such database, login refused, no registry, permission denied, not started, all taken, quarantine, clock differs, another registry, registry too old, server too old, misconfigured';
 COMMENT ON COLUMN snowflake_status.lease_until IS 'end of the lease of the worker ID: the times of all IDs are before this end';
 COMMENT ON COLUMN snowflake_status.lease_renewed_at IS 'time at which the registry last granted or renewed the lease';
 COMMENT ON COLUMN snowflake_status.clock_offset IS 'how far the clock of this server is ahead of the clock of the registry';

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::hosts::{Host, Hosts};
 use crate::pg::helper::poll;
-use crate::pg::libpq::{Connection, Options};
+use crate::pg::libpq::{Connection, Options, Problem};
 use crate::pg::wait::Interest;
 
 /// Time limit for reading the options. A service file may refer to a directory service.
@@ -72,7 +72,7 @@ impl Progress {
 
 /// The result of the helper thread.
 pub struct Attempt {
-    pub connection: Result<Connection, String>,
+    pub connection: Result<Connection, Problem>,
     /// The keys of the hosts whose name lookup exceeded the time limit of a host.
     pub late: Vec<u64>,
 }
@@ -90,11 +90,12 @@ fn connect_to_any(
     order_of: impl Fn(u64) -> i64,
     progress: &Progress,
     late: &mut Vec<u64>,
-) -> Result<Connection, String> {
+) -> Result<Connection, Problem> {
     // The list of hosts may come from a service file.
     let mut hosts = Hosts::of(&Options::in_effect(&parameters(string, &[])))?;
     hosts.list.sort_by_key(|host| order_of(host.key()));
     let mut problems = vec![];
+    let mut rejection = None;
     for host in &hosts.list {
         let start = Instant::now();
         if let Some(name) = host.unknown_name() {
@@ -121,11 +122,14 @@ fn connect_to_any(
             progress.tell(hosts.time, problem, &[host, host_found]);
             match connect_to(string, &hosts, host_found, progress) {
                 Ok(connection) => return Ok(connection),
-                Err(problem) => problems.push(problem),
+                Err(problem) => {
+                    problems.push(problem.text);
+                    rejection = rejection.or(problem.rejection);
+                }
             }
         }
     }
-    Err(problems.join("; "))
+    Err(Problem { text: problems.join("; "), rejection })
 }
 
 /// Connects to one host. Returns when the connection is established or refused, or when the time limit of a
@@ -135,7 +139,7 @@ fn connect_to(
     hosts: &Hosts,
     host_found: &Host,
     progress: &Progress,
-) -> Result<Connection, String> {
+) -> Result<Connection, Problem> {
     let deadline = Instant::now() + hosts.time;
     let mut connection = Connection::start(&parameters(string, &hosts.parameters(host_found)))?;
     if let Some(problem) = connection.failure() {
@@ -149,7 +153,7 @@ fn connect_to(
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(format!("no reply from {host_found} within {} s", hosts.time.as_secs()));
+            return Err(format!("no reply from {host_found} within {} s", hosts.time.as_secs()).into());
         }
         if poll(connection.socket(), interest, left) {
             // The call below may block.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::connecting::{self, Progress};
 use crate::pg::helper::Helper;
-use crate::pg::libpq::{Connection, Row, StatementError};
+use crate::pg::libpq::{Connection, Problem, Rejection, Row, StatementError};
 use crate::pg::wait::{Interest, wait, wait_for_socket};
 use crate::shared::stuck::{self, stuck};
 use crate::wait_event::WaitEvent;
@@ -34,6 +34,8 @@ pub enum NoAnswer {
     Unreachable(String),
     /// The connection failed after an answer. The text contains the reason.
     Failed(String),
+    /// The registry's server rejected the connection.
+    Rejected { problem: String, rejection: Rejection },
     /// The statement failed and had no effect. Another statement may succeed.
     Refused(Refused),
     /// The statement failed because the role of this server lacks a privilege.
@@ -48,6 +50,8 @@ pub struct Refused {
     /// Whether the registry's database cannot process a value of the statement (SQLSTATE class 22). For example, its
     /// encoding may not have a character of a name.
     pub is_of_data: bool,
+    /// Whether the database contains no registry, or an old one without the function.
+    pub is_elsewhere: bool,
 }
 
 /// An error about a privilege that the role of this server lacks in the registry.
@@ -127,9 +131,10 @@ pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, N
     if attempt.connection.is_ok() {
         stuck::note_connection();
     }
-    attempt.connection.map_err(|problem| match progress.has_answer() {
-        true => NoAnswer::Failed(problem),
-        false => NoAnswer::Unreachable(problem),
+    attempt.connection.map_err(|Problem { text: problem, rejection }| match rejection {
+        Some(rejection) => NoAnswer::Rejected { problem, rejection },
+        None if progress.has_answer() => NoAnswer::Failed(problem),
+        None => NoAnswer::Unreachable(problem),
     })
 }
 
@@ -188,15 +193,15 @@ pub fn ask_for_rows(
             Err(NoAnswer::Denied(Denied { error, role: connection.role() }))
         }
         (Err(error), _) => {
-            let is_of_data = error.is_of_data;
-            let problem = match error.is_elsewhere {
+            let StatementError { is_of_data, is_elsewhere, .. } = error;
+            let problem = match is_elsewhere {
                 true => format!(
                     "{}; check dbname in snowflake_id.registry, or run CREATE EXTENSION snowflake_id_registry in that database",
                     error.message
                 ),
                 false => error.message,
             };
-            Err(NoAnswer::Refused(Refused { problem, is_of_data }))
+            Err(NoAnswer::Refused(Refused { problem, is_of_data, is_elsewhere }))
         }
         (Ok(_), true) => Err("the registry warned that its reply may not be durable".to_owned().into()),
         (Ok(rows), false) => Ok(rows),

@@ -17,7 +17,7 @@ use crate::background::connection::{self, NoAnswer, Refused};
 use crate::background::rounds;
 use crate::background::stop::is_stopping;
 use crate::config;
-use crate::pg::libpq::Connection;
+use crate::pg::libpq::{Connection, Rejection};
 use crate::pg::{clock, process};
 use crate::shared::lease::RegistryState;
 use crate::shared::memory::State;
@@ -86,6 +86,16 @@ impl Worker {
                 Err(NoAnswer::Stopping) => return,
                 Ok(Round::Granted { note }) => self.report.succeed(note, &self.dialogue),
                 Ok(Round::Refused(refusal)) => self.fail(refusal),
+                Err(NoAnswer::Rejected { problem, rejection }) => {
+                    let state = match rejection {
+                        Rejection::NoDatabase => RegistryState::NoDatabase,
+                        Rejection::NoLogin => RegistryState::LoginRefused,
+                    };
+                    self.fail(Refusal::new(state, problem))
+                }
+                Err(NoAnswer::Refused(Refused { problem, is_elsewhere: true, .. })) => {
+                    self.fail(Refusal::new(RegistryState::NoRegistry, problem))
+                }
                 Err(
                     NoAnswer::Unreachable(problem)
                     | NoAnswer::Failed(problem)

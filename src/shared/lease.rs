@@ -23,6 +23,12 @@ pub enum RegistryState {
     Granted,
     /// The registry does not answer, or answers with an error.
     Unreachable,
+    /// The registry's server has no such database.
+    NoDatabase,
+    /// The registry's server does not let this server log in.
+    LoginRefused,
+    /// The database contains no registry.
+    NoRegistry,
     /// The role of this server lacks a privilege in the registry.
     PermissionDenied,
     /// The registry has not been started.
@@ -48,6 +54,9 @@ impl RegistryState {
             RegistryState::Starting => "starting",
             RegistryState::Granted => "granted",
             RegistryState::Unreachable => "unreachable",
+            RegistryState::NoDatabase => "no such database",
+            RegistryState::LoginRefused => "login refused",
+            RegistryState::NoRegistry => "no registry",
             RegistryState::PermissionDenied => "permission denied",
             RegistryState::NotStarted => "not started",
             RegistryState::AllTaken => "all taken",

@@ -10,6 +10,7 @@ use pq_sys::*;
 use snowflake_id_core::protocol::may_be_about_commit;
 
 use super::answer::{Refusal, ResultOfQuery, Row, StatementError};
+use super::problem::Problem;
 use super::start::start;
 use super::text::{message, text_of};
 use crate::pg::wait::Interest;
@@ -44,7 +45,7 @@ impl Connection {
     ///
     /// A name service or a server can make this function and [`Connection::connect`] block or run for an unlimited
     /// time.
-    pub fn start(parameters: &[(&CStr, &CStr)]) -> Result<Connection, String> {
+    pub fn start(parameters: &[(&CStr, &CStr)]) -> Result<Connection, Problem> {
         let memory_before = memory_in_use();
         let handle = start(parameters).ok_or("out of memory")?;
         let has_warned = NonNull::from(Box::leak(Box::default()));
@@ -52,15 +53,16 @@ impl Connection {
         // SAFETY: `handle` is valid. The flag that libpq passes to the function lives as long as the connection.
         unsafe {
             PQsetNoticeReceiver(handle.as_ptr(), Some(on_notice), has_warned.as_ptr().cast());
+            PQsetErrorVerbosity(handle.as_ptr(), PGVerbosity::PQERRORS_VERBOSE);
         }
         Ok(connection)
     }
 
     /// Returns the problem if the attempt to connect has failed.
-    pub fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<Problem> {
         // SAFETY: `handle` is valid until `self` is dropped.
         let status = unsafe { PQstatus(self.handle.as_ptr()) };
-        (status == ConnStatusType::CONNECTION_BAD).then(|| self.problem())
+        (status == ConnStatusType::CONNECTION_BAD).then(|| Problem::of_verbose(&self.problem()))
     }
 
     /// Returns whether a server listens on the Unix-domain socket of this host. May block if the server accepts no
@@ -80,7 +82,7 @@ impl Connection {
 
     /// Continues to connect. Returns `None` when the connection is established. Otherwise, returns the socket
     /// condition to wait for.
-    pub fn connect(&mut self) -> Result<Option<Interest>, String> {
+    pub fn connect(&mut self) -> Result<Option<Interest>, Problem> {
         // libpq keeps all parameters that the server reports, no matter how many.
         if memory_in_use() > self.memory_before.saturating_add(MOST_MEMORY) {
             return Err("the registry's greeting is too long".into());
@@ -89,12 +91,15 @@ impl Connection {
         match unsafe { PQconnectPoll(self.handle.as_ptr()) } {
             PostgresPollingStatusType::PGRES_POLLING_OK => {
                 // SAFETY: `handle` is valid until `self` is dropped.
-                unsafe { PQsetnonblocking(self.handle.as_ptr(), 1) };
+                unsafe {
+                    PQsetErrorVerbosity(self.handle.as_ptr(), PGVerbosity::PQERRORS_DEFAULT);
+                    PQsetnonblocking(self.handle.as_ptr(), 1);
+                }
                 Ok(None)
             }
             PostgresPollingStatusType::PGRES_POLLING_READING => Ok(Some(Interest::Read)),
             PostgresPollingStatusType::PGRES_POLLING_WRITING => Ok(Some(Interest::Write)),
-            _ => Err(self.problem()),
+            _ => Err(Problem::of_verbose(&self.problem())),
         }
     }
 

@@ -3,9 +3,11 @@
 mod answer;
 mod connection;
 mod options;
+mod problem;
 mod start;
 mod text;
 
 pub use answer::{Row, StatementError};
 pub use connection::Connection;
 pub use options::Options;
+pub use problem::{Problem, Rejection};

@@ -52,8 +52,10 @@ impl Failure {
             NoAnswer::Unreachable(problem) => {
                 Failure { is_unreachable: true, ..Failure::of_silence(&problem) }
             }
-            NoAnswer::Failed(problem) | NoAnswer::Stuck { problem, .. } => Failure::of_silence(&problem),
-            NoAnswer::Refused(Refused { problem, is_of_data }) => {
+            NoAnswer::Failed(problem) | NoAnswer::Rejected { problem, .. } | NoAnswer::Stuck { problem, .. } => {
+                Failure::of_silence(&problem)
+            }
+            NoAnswer::Refused(Refused { problem, is_of_data, .. }) => {
                 Failure { is_of_statement: true, is_of_data, ..Failure::of_silence(&problem) }
             }
             NoAnswer::Denied(denied) => Failure::new(denied.text(&["take"]), Trouble::Denied),

@@ -72,16 +72,27 @@ fn why_there_is_no_worker_id() {
     wait_for_error(&pinned, "worker ID 5000 does not fit layout \"standard\", whose worker IDs end at 1023");
 }
 
-/// The connection string leads to a database without a registry.
+/// The connection string leads to a database without a registry, to no database, or names no role. Each state says so, and
+/// the error is one sentence of the registry's server.
 #[test]
-fn another_database_than_that_of_the_registry() {
+fn mistakes_in_the_connection_string() {
     let fleet = Fleet::start(LASTING_LEASES);
     fleet.registry.connect().run("CREATE DATABASE shop");
-    let string = fleet.connection_string().replace("dbname=postgres", "dbname=shop");
-    let server = fleet.server_by(string).start();
-    let error = wait_for_error(&server, "check dbname in snowflake_id.registry");
-    assert!(error.contains("schema \"snowflake_registry\" does not exist;"), "{error}");
-    assert_eq!(shown(&mut server.connect(), "registry_state").as_deref(), Some("unreachable"));
+    let right = fleet.connection_string();
+    let server = fleet.server_by(&right).start();
+    leased_worker(&server);
+    for (word, wrong, state, said) in [
+        ("dbname=postgres", "dbname=shop", "no registry", "schema \"snowflake_registry\" does not exist; check dbname in"),
+        ("dbname=postgres", "dbname=nowhere", "no such database", "FATAL:  database \"nowhere\" does not exist"),
+        ("user=fleet", "user=nobody", "login refused", "FATAL:  role \"nobody\" does not exist"),
+    ] {
+        server.change("snowflake_id.registry", &right.replace(word, wrong));
+        wait_for_registry_state(&server, state);
+        let error = wait_for_error(&server, said);
+        assert!(state == "no registry" || error.ends_with(said), "{error}");
+    }
+    server.change("snowflake_id.registry", &right);
+    wait_for_registry_state(&server, "granted");
 }
 
 /// The role of the servers lacks a privilege. What the server says is what has to be typed.
