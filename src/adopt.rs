@@ -1,4 +1,6 @@
-//! Trigger function `snowflake_adopt_copy`. While `snowflake_adopt_online()` is in progress, the trigger keeps the new
+//! What `snowflake_adopt_online()` needs in C.
+//!
+//! Trigger function `snowflake_adopt_copy`: while `snowflake_adopt_online()` is in progress, the trigger keeps the new
 //! columns of type bigint equal to the columns that they will replace.
 //!
 //! The arguments of the trigger are pairs of names: a column, and its new column. A function in PL/pgSQL could find
@@ -12,6 +14,13 @@ use snowflake_id_core::message::shown;
 use crate::error::{Error, OrReport};
 use crate::pg::function::declare_c_function;
 use crate::pg::new_row::{Column, NewRow};
+
+/// Returns whether the session is in a transaction block, in which a procedure cannot commit.
+#[pg_extern(schema = "snowflake_internal", volatile, parallel_restricted)]
+fn is_in_transaction_block() -> bool {
+    // SAFETY: reads the state of the current transaction.
+    unsafe { pg_sys::IsTransactionBlock() }
+}
 
 declare_c_function!(snowflake_adopt_copy);
 

@@ -134,6 +134,8 @@ BEGIN
     ORDER BY step."position" COLLATE "C";
 END
 $$;
+COMMENT ON FUNCTION snowflake_internal.is_in_transaction_block() IS
+    'whether the session is in a transaction block, for snowflake_adopt_online()';
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, int, boolean, boolean) IS
     'checks for snowflake_adopt_online(), and the steps that are not yet done';
 
@@ -169,6 +171,11 @@ BEGIN
         RAISE EXCEPTION 'batch_pages, pause or lock_wait is out of range'
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = 'batch_pages must be at least 1, pause must not be negative, and lock_wait must be between 1 ms and 10 s.';
+    ELSIF NOT dry_run AND snowflake_internal.is_in_transaction_block() THEN
+        RAISE EXCEPTION 'snowflake_adopt_online() cannot run inside a transaction block'
+            USING ERRCODE = 'active_sql_transaction',
+                  DETAIL = 'It commits after each step.',
+                  HINT = 'Call the procedure outside of a transaction block, with autocommit turned on in psql or in the driver.';
     END IF;
 
     IF dry_run THEN

@@ -104,6 +104,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_adopt_obstacles(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text[], boolean),
     -- snowflake_adopt_online()
+    snowflake_internal.is_in_transaction_block(),
     snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, int, boolean, boolean),
     snowflake_internal.snowflake_adopt_copy(),
     snowflake_internal.snowflake_adopt_new_name(name),

@@ -56,14 +56,15 @@ fn main() {
         standby.promote();
         let promoted = Instant::now();
         let worker = leased_worker(&standby);
-        println!("       It has worker ID {worker}; its first ID came after {:?}.", promoted.elapsed());
-        println!("       It did not wait for the lease of the dead one to end.");
+        let seconds = promoted.elapsed().as_secs_f64();
+        println!("       It leased worker ID {worker}, and issued its first ID {seconds:.1} s after its promotion.");
+        println!("       It need not wait until the lease of the old shard 1 ends, because it has another worker ID.");
 
         let during = || after_the_promotion(&tell, registry, &registry_standby, &shards[0]);
         beside(clients_of([&standby]), during).0
     });
 
-    tell("What clients got, also of rows that were lost with the old shard 1:");
+    tell("IDs that clients received, including those of rows that were lost with the old shard 1:");
     let names = ["shard 1", "shard 2", "shard 3", "its standby"];
     let mut times = BTreeMap::<i64, u32>::new();
     let mut all_went_well = true;
@@ -80,9 +81,9 @@ fn main() {
         }
     }
     let repeated = times.values().filter(|&&times| times > 1).count();
-    println!("\n       {} IDs, {repeated} of them came more than once.", times.len());
+    println!("\n       {} different IDs, {repeated} of them received more than once.", times.len());
     assert!(repeated == 0 && times.len() > 10_000 && all_went_well, "the fleet has failed");
-    println!("       No call failed but on shard 1.");
+    println!("       Calls failed only on shard 1, which was killed.");
 }
 
 const CLIENTS: usize = 4;
@@ -124,7 +125,7 @@ fn after_the_promotion(tell: &dyn Fn(&str), registry: &Cluster, registry_standby
     leased_worker(old);
     show_fleet(registry);
 
-    tell(&format!("The registry is away for 5 s. Leases last for {} s: no call fails.", LEASE.as_secs()));
+    tell(&format!("The registry is down for 5 s. Leases last for {} s, so no call fails.", LEASE.as_secs()));
     cut_power(registry);
     thread::sleep(Duration::from_secs(5));
     registry.start_server();
@@ -153,7 +154,7 @@ fn wait_for_renewals(registry: &Cluster, since: &str) {
 }
 
 fn show_fleet(registry: &Cluster) {
-    let query = "SELECT worker_id, state, node_name, to_char(time_left, 'SS.MS') AS seconds_left, grant_count
+    let query = "SELECT worker_id, state, node_name, round(extract(epoch FROM time_left))::int AS seconds_left, grant_count
                  FROM snowflake_registry.fleet";
     let mut psql = registry.client_program("psql");
     psql.args(["--no-psqlrc", "--pset=footer=off", "--dbname=postgres", "--command", query]);

@@ -231,7 +231,9 @@ SELECT * FROM sqlstate_of($$CALL snowflake_adopt_online('orders', 'big')$$);
 SELECT * FROM sqlstate_of($$CALL snowflake_adopt_online('orders', 'no')$$);
 SELECT code, message FROM sqlstate_of($$CALL snowflake_adopt_online('orders', 't')$$);
 -- In a transaction block, and with a layout whose IDs are small.
-SELECT code, message FROM sqlstate_of($$CALL snowflake_adopt_online('orders', 'id', dry_run => false)$$);
+BEGIN;
+CALL snowflake_adopt_online('orders', 'id', dry_run => false);
+ROLLBACK;
 SET default_transaction_isolation = serializable;
 CALL snowflake_adopt_online('orders', 'id', dry_run => false);
 RESET default_transaction_isolation;
