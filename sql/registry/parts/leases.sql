@@ -204,14 +204,12 @@ BEGIN
         renewed_at = excluded.renewed_at, grant_count = lease.grant_count + 1, used_until = NULL;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
-    RAISE LOG 'snowflake_id_registry: granted worker ID % (datacenter %) to %',
+    RAISE LOG 'snowflake_id_registry: granted worker ID % (datacenter %) to %, from % to %; the previous holder is %',
         free.worker_id, acquire.datacenter_id,
-        snowflake_registry.server_in_words(said.node_name, said.host, said.port)
-        USING DETAIL = format('The range is from %s to %s. The previous holder is %s.', snowflake_registry.in_words(free.free_from),
-                              snowflake_registry.in_words(moment + registry.lease),
-                              CASE WHEN before IS NULL THEN 'not known'
-                                   ELSE snowflake_registry.server_in_words(before.node_name, before.host,
-                                                                           before.port) END);
+        snowflake_registry.server_in_words(said.node_name, said.host, said.port),
+        snowflake_registry.in_words(free.free_from), snowflake_registry.in_words(moment + registry.lease),
+        CASE WHEN before IS NULL THEN 'not known'
+             ELSE snowflake_registry.server_in_words(before.node_name, before.host, before.port) END;
     answer.outcome := 'granted';
     answer.datacenter_id := acquire.datacenter_id;
     answer.worker_id := free.worker_id;

@@ -82,7 +82,7 @@ fn the_year_ends_and_clocks_change() {
     assert_eq!(taken.outcome, "exhausted");
     assert_eq!(
         taken.detail.unwrap(),
-        "period 2027 has no more numbers with 3 digits, and the next period starts at 2027-12-31 23:00:00 UTC"
+        "period 2027 has no more numbers with 3 digits, and the next period starts at 2027-12-31T23:00:00Z"
     );
     assert_eq!(state(&mut client, "y"), "exhausted");
     // Midnight is that of Berlin, not of Greenwich.
