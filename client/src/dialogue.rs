@@ -138,7 +138,7 @@ impl Dialogue {
         json!({
             "protocol": PROTOCOL,
             "node_name": options.name.replace(|character: char| !character.is_ascii(), "?"),
-            "layout": options.layout.to_string(),
+            "layout": options.layout.label(),
             "version": env!("CARGO_PKG_VERSION"),
             "clock_offset": self.terms.clock_offset_us,
             "tokens": state.evidence.iter().map(|evidence| &evidence.token).collect::<Vec<_>>(),

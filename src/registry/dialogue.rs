@@ -136,7 +136,7 @@ impl Dialogue {
     }
 
     fn facts(&self, state: &LeaseState) -> String {
-        let layout = config::valid_layout().map(|layout| layout.to_string());
+        let layout = config::valid_layout().map(|layout| layout.label());
         json!({
             "protocol": PROTOCOL,
             "node_name": config::node_name(),

@@ -86,7 +86,7 @@ COMMENT ON COLUMN snowflake_registry.fleet.datacenter_id IS 'datacenter ID';
 COMMENT ON COLUMN snowflake_registry.fleet.worker_id IS 'worker ID';
 COMMENT ON COLUMN snowflake_registry.fleet.host IS 'host of the server';
 COMMENT ON COLUMN snowflake_registry.fleet.port IS 'port of the server';
-COMMENT ON COLUMN snowflake_registry.fleet.layout IS 'layout of the server';
+COMMENT ON COLUMN snowflake_registry.fleet.layout IS 'layout of the server: the name of a preset, or the definition of the layout';
 COMMENT ON COLUMN snowflake_registry.fleet.version IS 'version of snowflake_id on the server';
 COMMENT ON COLUMN snowflake_registry.fleet.acquired_at IS 'time at which the server acquired the identity';
 COMMENT ON COLUMN snowflake_registry.fleet.renewed_at IS 'time of the last renewal';

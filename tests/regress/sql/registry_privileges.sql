@@ -62,7 +62,7 @@ RESET SESSION AUTHORIZATION;
 -- Nor does acquire() show the reason, which may contain the name of a segment.
 GRANT EXECUTE ON FUNCTION snowflake_registry.acquire TO regress_shop;
 SET SESSION AUTHORIZATION regress_shop;
-SELECT outcome, split_part(detail, ' UTC: ', 2) AS reason
+SELECT outcome, split_part(detail, 'Z: ', 2) AS reason
 FROM snowflake_registry.acquire(NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, gen_random_uuid(), gen_random_uuid(), NULL, 0, NULL, NULL, NULL);
 RESET SESSION AUTHORIZATION;
 REVOKE EXECUTE ON FUNCTION snowflake_registry.acquire FROM regress_shop;
