@@ -6,7 +6,7 @@
 //! the counter was incremented, because the base only increases. The sum of an increasing and a non-decreasing
 //! sequence is never repeated.
 //!
-//! `docs/design/generator.md` describes why this is safe. The functions for reading IDs follow in the script.
+//! `docs/design/generator.md` describes why this is safe. The script also creates the functions for reading IDs.
 
 use crate::error::RangeError;
 use crate::field::Field;
@@ -66,12 +66,13 @@ impl Layout {
             ("max_wait_us", MAX_WAIT_US.to_string()),
             ("most_batch", MAX_BATCH.min(self.last_counter(ticks_waiting) + 1).to_string()),
             ("id", self.id_of_counter_sql(fixed_fields)),
+            ("reader", self.reader_functions_sql("CREATE OR REPLACE")),
         ];
         let mut script = include_str!("generator_sql.sql").to_owned();
         for (name, value) in values {
             script = script.replace(&format!("{{{name}}}"), &value);
         }
-        Ok(script + &self.reader_functions_sql("CREATE OR REPLACE"))
+        Ok(script)
     }
 
     /// Returns the start value of both sequences, which is never used as a value. Generators of different layouts or worker

@@ -38,6 +38,7 @@ DECLARE
     counter pg_catalog.text := pg_catalog.concat(home, '.snowflake_generator_counter');
     mark pg_catalog.text := 'part of the generator of snowflake IDs of layout {layout}';
     is_new pg_catalog.bool;
+    existing pg_catalog.name[];
     other pg_catalog.text;
     object pg_catalog.text;
     statement pg_catalog.text;
@@ -91,7 +92,26 @@ BEGIN
             HINT = 'Create a schema of your own, and put it first in search_path: CREATE SCHEMA ids; SET search_path = ids;';
     END IF;
 
+    -- The functions of the extension have the same names.
+    IF EXISTS (
+        SELECT FROM pg_catalog.pg_extension AS extension
+        WHERE extension.extname OPERATOR(pg_catalog.=) 'snowflake_id'
+          AND extension.extnamespace OPERATOR(pg_catalog.=) home::pg_catalog.regnamespace
+    ) THEN
+        RAISE EXCEPTION USING ERRCODE = 'duplicate_object',
+            MESSAGE = pg_catalog.format('schema %s contains extension snowflake_id', home),
+            DETAIL = 'The script would replace functions of the extension.',
+            HINT = 'Create a schema of your own, and put it first in search_path: CREATE SCHEMA ids; SET search_path = ids;';
+    END IF;
+
     is_new := pg_catalog.to_regclass(counter) IS NULL;
+    existing := ARRAY(
+        SELECT relation.relname FROM pg_catalog.pg_class AS relation
+        WHERE relation.relnamespace OPERATOR(pg_catalog.=) home::pg_catalog.regnamespace
+        UNION ALL
+        SELECT function.proname FROM pg_catalog.pg_proc AS function
+        WHERE function.pronamespace OPERATOR(pg_catalog.=) home::pg_catalog.regnamespace
+    );
     IF is_new THEN
         FOREACH object IN ARRAY ARRAY[base, counter] LOOP
             EXECUTE pg_catalog.format('CREATE SEQUENCE %s MINVALUE 0 START {start} NO CYCLE CACHE 1', object);
@@ -222,7 +242,7 @@ $function$);
     -- If the base is the same before and after nextval(), it was the same at nextval(), because it only increases. The
     -- sum is therefore larger than the sums of all earlier calls. All names are qualified instead of SET search_path,
     -- which would double the time of a call.
-    -- snowflake_next() does the same, for tools that take a default with the word nextval for that of a sequence.
+    -- snowflake_next() does the same, for tools that mistake a default with the word nextval for that of a sequence.
     FOR object IN VALUES ('snowflake_nextval'), ('snowflake_next') LOOP
         EXECUTE pg_catalog.format(
             'CREATE OR REPLACE FUNCTION %s.%s() RETURNS pg_catalog.int8
@@ -355,10 +375,14 @@ $function$, home));
           AND found.short_name OPERATOR(pg_catalog.~) '^snowflake_(generator_|nextval$|next$|batch$|raise_floor$)'
           AND acl.grantee OPERATOR(pg_catalog.<>) found.owner
           -- A restore without privileges permits every role to call the functions.
-          AND (is_new OR acl.grantee OPERATOR(pg_catalog.=) 0::pg_catalog.oid
+          AND (found.short_name OPERATOR(pg_catalog.<>) ALL (existing)
+               OR acl.grantee OPERATOR(pg_catalog.=) 0::pg_catalog.oid
                AND found.short_name OPERATOR(pg_catalog.~) '^snowflake_(generator_|raise_floor$)')
     LOOP
         EXECUTE statement;
     END LOOP;
+
+    -- Functions that read IDs. They are part of this block, so that none is replaced if the block fails.
+    EXECUTE $reader${reader}$reader$;
 END
 $generator$;

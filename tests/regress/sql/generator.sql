@@ -7,7 +7,7 @@ SELECT :'DBNAME' AS database \gset
 \pset tuples_only on
 \pset format unaligned
 SELECT split_part(snowflake_generator_sql('js53', 3), 'CREATE OR REPLACE FUNCTION snowflake_decode', 1);
-SELECT replace(split_part(snowflake_generator_sql('js53', 3), E'$generator$;\n', 2), 'OR REPLACE ', '')
+SELECT replace(split_part(snowflake_generator_sql('js53', 3), '$reader$', 2), 'OR REPLACE ', '')
      = split_part(snowflake_reader_sql('js53'), E'in a schema.\n', 2) AS same_readers;
 SELECT snowflake_generator_sql(NULL, 3) IS NULL, snowflake_generator_sql('js53', NULL) IS NULL;
 \pset tuples_only off
@@ -98,7 +98,7 @@ GROUP BY l.schema, l.layout ORDER BY min(t.n);
 \pset format unaligned
 SELECT n.nspname AS schema, p.proname AS name, obj_description(p.oid, 'pg_proc') AS comment
 FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
-WHERE n.nspname = 'layout 2' AND (p.proname ~ 'nextval|batch|advance|generator')
+WHERE n.nspname = 'layout 2' AND (p.proname ~ 'next|batch|floor|generator')
 UNION ALL
 SELECT n.nspname, c.relname, obj_description(c.oid, 'pg_class')
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -155,9 +155,18 @@ RESET search_path;
 RESET ROLE;
 DROP OWNED BY regress_app CASCADE;
 
--- Another layout needs another schema.
+-- Another layout needs another schema. The schema of the extension is no other schema, and a script that fails replaces nothing.
 SET ROLE regress_generator;
 SELECT code, message, detail, hint FROM sqlstate_of($$SELECT install('layout 1', 'twitter', 6)$$);
+SELECT snowflake_generator_sql('twitter', 6) AS script \gset
+SET search_path = "layout 1";
+:script
+SELECT snowflake_worker(1541815603606036480) AS standard;
+SET search_path = public;
+RESET ROLE;
+:script
+SET ROLE regress_generator;
+RESET search_path;
 -- In the schema, other roles may neither own nor create objects.
 SELECT code, message, detail, hint FROM sqlstate_of($$SELECT install('no schema', 'standard', 6)$$);
 SELECT code, message, detail FROM sqlstate_of($$SELECT install('pg_temp', 'standard', 6)$$);
@@ -201,6 +210,14 @@ SELECT count(take), count(DISTINCT take) FROM work.take($$O'Brien $function$ %s 
 SELECT count(*) > 10 AS objects, array_agg(DISTINCT acl.grantee::regrole) AS grantees
 FROM (SELECT relnamespace, relacl FROM pg_class UNION ALL SELECT pronamespace, proacl FROM pg_proc WHERE provolatile = 'v') AS object (namespace, privileges)
 JOIN pg_namespace AS n ON n.oid = object.namespace AND n.nspname ~ 'Brien', aclexplode(object.privileges) AS acl;
+-- Also those on functions that an earlier version of the script has not created. What was granted later is kept.
+DROP FUNCTION "O'Brien $function$ %s \".snowflake_next();
+GRANT EXECUTE ON FUNCTION "O'Brien $function$ %s \".snowflake_nextval() TO regress_app;
+SELECT install($$O'Brien $function$ %s \$$, 'standard', 1);
+SELECT p.proname, acl.grantee::regrole
+FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace AND n.nspname ~ 'Brien',
+     aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS acl
+WHERE p.proname ~ '^snowflake_next' ORDER BY p.proname, acl.grantee::regrole::text;
 SET client_min_messages = warning;
 DROP SCHEMA "O'Brien $function$ %s \" CASCADE;
 RESET client_min_messages;
