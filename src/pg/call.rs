@@ -7,8 +7,8 @@ use std::ffi::CStr;
 use pgrx::PgMemoryContexts;
 use pgrx::prelude::*;
 
+use crate::pg::relation;
 use crate::pg::varlena::bytes;
-use crate::pg::{function, relation};
 
 /// A call of an SQL function by PostgreSQL.
 #[derive(Clone, Copy)]
@@ -102,13 +102,14 @@ impl Call {
     }
 
     /// Calls an internal function that has one `text` argument and returns `bytea`. The user does not need the
-    /// privilege to call that function.
+    /// privilege to call that function. Raises an error if the extension was dropped during the call.
     pub fn text_to_bytea<'a>(self, name: &CStr, text: &[u8]) -> &'a [u8] {
-        let schema = relation::internal_schema().unwrap_or(pg_sys::InvalidOid);
-        // SAFETY: all pointers are valid during these calls. Only a superuser can create functions in the schema.
-        // PostgreSQL raises an error if the function does not exist. The result is in the memory context of the call.
+        let function = relation::internal_function(self.function(), name, &[pg_sys::TEXTOID]);
+        // SAFETY: all pointers are valid during these calls. The function belongs to the extension, and therefore has
+        // this signature. For an invalid OID, PostgreSQL raises an error. The result is in the memory context of the
+        // call.
         unsafe {
-            let function = function::function_in(schema, name, &[pg_sys::TEXTOID]);
+            let function = function.unwrap_or(pg_sys::InvalidOid);
             let text = pg_sys::cstring_to_text_with_len(text.as_ptr().cast(), text.len() as i32);
             let result = pg_sys::OidFunctionCall1Coll(
                 function,

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use pgrx::prelude::*;
 
 use super::encoding::utf8;
+use super::syscache::cached;
 
 /// Declares that a function uses PostgreSQL's version 1 calling convention. PostgreSQL determines the convention by
 /// calling the info function, which returns a constant and therefore needs no guard.
@@ -35,6 +36,14 @@ pub fn function_in(schema: pg_sys::Oid, name: &CStr, arguments: &[pg_sys::Oid]) 
             pg_sys::Datum::from(schema),
             pg_sys::Datum::null(),
         )
+    }
+}
+
+/// Returns the owner of a function, if the function exists.
+pub fn owner(function: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    // SAFETY: the cache contains rows of pg_proc, and its key is the OID of the function.
+    unsafe {
+        cached(pg_sys::SysCacheIdentifier::PROCOID, function, |row: &pg_sys::FormData_pg_proc| row.proowner)
     }
 }
 

@@ -24,6 +24,7 @@ pub mod server;
 pub mod set_returning;
 pub mod setting;
 pub mod snapshot;
+mod syscache;
 pub mod timestamp;
 pub mod transaction_end;
 pub mod varlena;

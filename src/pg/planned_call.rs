@@ -136,8 +136,9 @@ impl PlannedCall {
         // SAFETY: the name is a C string. Nodes are created in the current memory context, where the planner expects
         // them.
         unsafe {
-            let function = function::function_in(relation::internal_schema()?, name, &arguments.map(Argument::type_oid));
-            if function == pg_sys::InvalidOid || !function::may_execute(user, function) {
+            let function =
+                relation::internal_function(self.function(), name, &arguments.map(Argument::type_oid))?;
+            if !function::may_execute(user, function) {
                 return None;
             }
             let append = |list, argument: Argument| pg_sys::lappend(list, argument.node().cast());

@@ -14,6 +14,9 @@ use std::ffi::CStr;
 
 use pgrx::prelude::*;
 
+use super::function::{self, function_in};
+use super::syscache::cached;
+
 /// An extension in the current database.
 #[derive(Clone, Copy)]
 pub struct Extension(pg_sys::Oid);
@@ -106,21 +109,10 @@ impl Extension {
     /// transaction. Returns `None` if the schema belongs to a role that is neither the owner of the function nor a
     /// superuser. Such a role could replace objects that the function refers to.
     pub fn function(self, schema: pg_sys::Oid, name: &CStr, arguments: &[pg_sys::Oid]) -> Option<Function> {
-        use pg_sys::SysCacheIdentifier::{NAMESPACEOID, PROCNAMEARGSNSP, PROCOID};
-        // SAFETY: the name is a C string, and the number of arguments is correct. The cache entries are rows of the
-        // corresponding catalogs.
+        use pg_sys::SysCacheIdentifier::NAMESPACEOID;
+        let find = || function_in(schema, name, arguments);
+        // SAFETY: the cache entry is a row of the corresponding catalog.
         unsafe {
-            let find = || {
-                let vector = pg_sys::buildoidvector(arguments.as_ptr(), arguments.len() as i32);
-                pg_sys::GetSysCacheOid(
-                    PROCNAMEARGSNSP as i32,
-                    pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
-                    pg_sys::Datum::from(name.as_ptr()),
-                    pg_sys::Datum::from(vector),
-                    pg_sys::Datum::from(schema),
-                    pg_sys::Datum::null(),
-                )
-            };
             let oid = find();
             if oid == pg_sys::InvalidOid {
                 return None;
@@ -129,7 +121,7 @@ impl Extension {
             pg_sys::LockDatabaseObject(pg_sys::ProcedureRelationId, oid, 0, lock);
             let is_own =
                 find() == oid && pg_sys::getExtensionOfObject(pg_sys::ProcedureRelationId, oid) == self.0;
-            let owner = cached(PROCOID, oid, |row: &pg_sys::FormData_pg_proc| row.proowner)?;
+            let owner = function::owner(oid)?;
             let neighbour = cached(NAMESPACEOID, schema, |row: &pg_sys::FormData_pg_namespace| row.nspowner)?;
             let is_safe = neighbour == owner || pg_sys::superuser_arg(neighbour);
             (is_own && is_safe).then_some(Function { oid, owner })
@@ -170,9 +162,17 @@ pub fn schema(name: &CStr) -> Option<pg_sys::Oid> {
     (oid != pg_sys::InvalidOid).then_some(oid)
 }
 
-/// Returns the schema of the objects of extension `snowflake_id` that are not for users, if it exists.
+/// Returns the schema of the internal objects of extension `snowflake_id`, if it exists.
 pub fn internal_schema() -> Option<pg_sys::Oid> {
     schema(c"snowflake_internal")
+}
+
+/// Returns the internal function with this name and these argument types that a function of the extension needs. Returns
+/// `None` unless both have the same owner: while the caller runs, the extension can be dropped, and anybody who may create
+/// schemas can then create a schema of the same name with functions of his own.
+pub fn internal_function(caller: pg_sys::Oid, name: &CStr, arguments: &[pg_sys::Oid]) -> Option<pg_sys::Oid> {
+    let function = function_in(internal_schema()?, name, arguments);
+    (function::owner(function)? == function::owner(caller)?).then_some(function)
 }
 
 /// A locked relation or a system catalog.
@@ -253,25 +253,4 @@ fn is_heap(oid: pg_sys::Oid) -> bool {
     // SAFETY: the cache entries are rows of the corresponding catalog.
     let access_method = unsafe { cached(RELOID, oid, |row: &pg_sys::FormData_pg_class| row.relam) };
     access_method == Some(pg_sys::HEAP_TABLE_AM_OID)
-}
-
-/// Calls `read` with the catalog row that has this OID. Returns `None` if no such row exists.
-///
-/// # Safety
-/// The cache must contain rows of type `Row`, and its key must be a single OID.
-unsafe fn cached<Row, T>(
-    cache: pg_sys::SysCacheIdentifier::Type,
-    oid: pg_sys::Oid,
-    read: impl FnOnce(&Row) -> T,
-) -> Option<T> {
-    // SAFETY: by this function's contract. The cache entry remains valid until it is released.
-    unsafe {
-        let row = pg_sys::SearchSysCache1(cache as i32, pg_sys::Datum::from(oid));
-        if row.is_null() {
-            return None;
-        }
-        let value = read(&*pg_sys::GETSTRUCT(row).cast::<Row>());
-        pg_sys::ReleaseSysCache(row);
-        Some(value)
-    }
 }
