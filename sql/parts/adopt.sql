@@ -49,7 +49,7 @@ BEGIN
         RAISE EXCEPTION 'column "%" of % is a generated column', adopted_column, facts.description
             USING ERRCODE = 'feature_not_supported', HINT = 'Adopt the column from which the values are computed.';
     ELSIF facts.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype,
-                             '@extschema@.snowflake'::regtype) THEN
+                             snowflake_internal.id_type()) THEN
         RAISE EXCEPTION 'column "%" of % is of type %, not an integer', adopted_column, facts.description,
             format_type(facts.type, NULL)
             USING ERRCODE = 'datatype_mismatch',
@@ -65,7 +65,7 @@ BEGIN
     END IF;
 
     SELECT string_agg(relation_name, ' and ' ORDER BY relation_name) AS tables,
-           string_agg(format('SELECT %s.snowflake_adopt(%L, %L);', '@extschema@', relation_name, column_name), ' '
+           string_agg(format('SELECT %s.snowflake_adopt(%L, %L);', snowflake_internal.home(), relation_name, column_name), ' '
                       ORDER BY relation_name) AS commands
     INTO note
     FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
@@ -172,18 +172,19 @@ DECLARE
     -- NULL for snowflake IDs.
     segment CONSTANT text := CASE WHEN starts_with(generator, 'segment:') THEN substr(generator, 9) END;
     widens CONSTANT boolean := segment IS NULL;
+    home CONSTANT text := snowflake_internal.home();
     new_default CONSTANT text := CASE
-        WHEN segment IS NULL THEN '@extschema@.snowflake_next()'
-        ELSE format('@extschema@.snowflake_segment_next(%L)', segment)
+        WHEN segment IS NULL THEN home || '.snowflake_next()'
+        ELSE format('%s.snowflake_segment_next(%L)', home, segment)
     END;
     -- The default expressions that are kept, in the form in which PostgreSQL shows them. standard_conforming_strings = on
     -- prevents E''.
     kept_defaults CONSTANT text[] := CASE
-        WHEN segment IS NULL THEN ARRAY[to_regprocedure('@extschema@.snowflake_next()')::text,
-                                        to_regprocedure('@extschema@.snowflake_nextval()')::text]
-        ELSE ARRAY[format('%s(''%s''::text)', to_regproc('@extschema@.snowflake_segment_next'),
+        WHEN segment IS NULL THEN ARRAY[to_regprocedure(home || '.snowflake_next()')::text,
+                                        to_regprocedure(home || '.snowflake_nextval()')::text]
+        ELSE ARRAY[format('%s(''%s''::text)', to_regproc(home || '.snowflake_segment_next'),
                           replace(segment, '''', '''''')),
-                   format('%s(''%s''::text)', to_regproc('@extschema@.snowflake_segment_nextval'),
+                   format('%s(''%s''::text)', to_regproc(home || '.snowflake_segment_nextval'),
                           replace(segment, '''', ''''''))]
     END;
     target record;
@@ -210,9 +211,9 @@ BEGIN
                   DETAIL = 'Changes that other sessions commit before the tables are locked would not be visible.',
                   HINT = 'Start the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.';
     ELSIF for_execution AND segment IS NULL THEN
-        PERFORM @extschema@.snowflake_next();
+        PERFORM snowflake_internal.next_id();
     ELSIF for_execution THEN
-        lowest_to_come := @extschema@.snowflake_segment_next(segment);
+        lowest_to_come := snowflake_internal.next_number(segment);
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
             USING DETAIL = 'After the statements have been executed, inserting a row without an explicit ID would fail on this server.',
@@ -245,7 +246,7 @@ BEGIN
     LOOP
         PERFORM snowflake_internal.snowflake_adopt_check_owners(
             adopted_table, adopted_column, widens, trusted_owner,
-            format('SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => ', '@extschema@', adopted_table,
+            format('SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => ', home, adopted_table,
                    adopted_column, (NOT for_execution)::text)
         );
         EXIT WHEN NOT for_execution;
@@ -300,10 +301,8 @@ BEGIN
         END LOOP;
         SELECT greatest(highest, max(given.highest_given)) INTO highest
         FROM snowflake_internal.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
-        -- All arguments are specified, with exactly the types of the parameters. Therefore, no function that another
-        -- role has created in the same schema can be a better match.
         IF widens THEN
-            lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
+            lowest_to_come := snowflake_internal.lowest_new_id();
         ELSIF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % are not below the next number', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -389,7 +388,7 @@ CREATE FUNCTION snowflake_adopt(
 ) RETURNS SETOF text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 DECLARE
-    step record;
+    step pg_catalog.record;
 BEGIN
     IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL OR generator IS NULL THEN
         RAISE EXCEPTION 'table_name, column_name, dry_run and generator must not be null' USING ERRCODE = 'null_value_not_allowed';

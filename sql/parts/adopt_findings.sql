@@ -50,7 +50,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                   class.relname),
            class.relkind, attribute.attnum, attribute.attname, attribute.atttypid,
            NOT widens OR coalesce(nullif(type.typbasetype, 0), type.oid)
-               IN ('bigint'::regtype, '@extschema@.snowflake'::regtype),
+               IN ('bigint'::regtype, snowflake_internal.id_type()),
            bool_or(found.is_adopted),
            attribute.attinhcount = 0,
            pg_has_role(class.relowner, 'USAGE')

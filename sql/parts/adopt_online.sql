@@ -21,8 +21,9 @@ RETURNS TABLE (
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET row_security = off SET standard_conforming_strings = on SET jit = off AS $$
 DECLARE
-    kept_defaults CONSTANT text[] := ARRAY[to_regprocedure('@extschema@.snowflake_next()')::text,
-                                          to_regprocedure('@extschema@.snowflake_nextval()')::text];
+    home CONSTANT text := snowflake_internal.home();
+    kept_defaults CONSTANT text[] := ARRAY[to_regprocedure(home || '.snowflake_next()')::text,
+                                          to_regprocedure(home || '.snowflake_nextval()')::text];
     target record;
     lowest_to_come bigint;
     note record;
@@ -36,7 +37,7 @@ BEGIN
     END IF;
     PERFORM snowflake_internal.snowflake_adopt_check_owners(
         adopted_table, adopted_column, true, trusted_owner,
-        format('CALL %s.snowflake_adopt_online(%L, %L, dry_run => %s, owner => ', '@extschema@', adopted_table,
+        format('CALL %s.snowflake_adopt_online(%L, %L, dry_run => %s, owner => ', home, adopted_table,
                adopted_column, (NOT for_execution)::text)
     );
 
@@ -63,7 +64,7 @@ BEGIN
                 format_type(target.type, NULL)
                 USING ERRCODE = 'wrong_object_type',
                       HINT = format('Only its default has to be changed, which takes milliseconds: SELECT %s.snowflake_adopt(%L, %L, '
-                                    'dry_run => false);', '@extschema@', adopted_table, adopted_column);
+                                    'dry_run => false);', home, adopted_table, adopted_column);
         ELSIF is_first THEN
             RAISE NOTICE 'column "%" of % has already been adopted', adopted_column, target.description;
         END IF;
@@ -74,7 +75,7 @@ BEGIN
         NULL;
     ELSIF for_execution THEN
         -- Check that new rows will get IDs.
-        PERFORM @extschema@.snowflake_next();
+        PERFORM snowflake_internal.next_id();
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
             USING DETAIL = 'The procedure would fail on this server, because it cannot generate IDs.',
@@ -91,7 +92,7 @@ BEGIN
     END IF;
 
     -- No value of the column and no value of its sequence that fits into the column is larger.
-    lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
+    lowest_to_come := snowflake_internal.lowest_new_id();
     IF lowest_to_come <= 2147483647 THEN
         RAISE EXCEPTION 'values of column "%" of % may not be below the next ID', adopted_column, target.description
             USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -134,8 +135,8 @@ BEGIN
     ORDER BY step."position" COLLATE "C";
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.is_in_transaction_block() IS
-    'whether the session is in a transaction block, for snowflake_adopt_online()';
+COMMENT ON FUNCTION snowflake_internal.can_commit() IS
+    'whether the calling procedure can commit, for snowflake_adopt_online(); internal';
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, int, boolean, boolean) IS
     'checks for snowflake_adopt_online(), and the steps that are not yet done';
 
@@ -155,8 +156,8 @@ DECLARE
     number pg_catalog.int4 := 0;
     last_title pg_catalog.text;
     last_statements pg_catalog.text[];
-    step record;
-    locked record;
+    step pg_catalog.record;
+    locked pg_catalog.record;
     statement pg_catalog.text;
     is_complete pg_catalog.bool;
 BEGIN
@@ -171,11 +172,11 @@ BEGIN
         RAISE EXCEPTION 'batch_pages, pause or lock_wait is out of range'
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = 'batch_pages must be at least 1, pause must not be negative, and lock_wait must be between 1 ms and 10 s.';
-    ELSIF NOT dry_run AND snowflake_internal.is_in_transaction_block() THEN
-        RAISE EXCEPTION 'snowflake_adopt_online() cannot run inside a transaction block'
+    ELSIF NOT dry_run AND NOT snowflake_internal.can_commit() THEN
+        RAISE EXCEPTION 'snowflake_adopt_online() cannot run inside a transaction block or a function'
             USING ERRCODE = 'active_sql_transaction',
-                  DETAIL = 'It commits after each step.',
-                  HINT = 'Call the procedure outside of a transaction block, with autocommit turned on in psql or in the driver.';
+                  DETAIL = 'The procedure commits after each step.',
+                  HINT = 'Turn on autocommit, and call the procedure by itself: not between BEGIN and COMMIT, in a function, or in a block with EXCEPTION.';
     END IF;
 
     IF dry_run THEN
@@ -188,7 +189,7 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Fail immediately in a transaction block.
+    -- The first step begins in a transaction of its own, in which lock_timeout and what was read so far do not matter.
     COMMIT;
     LOOP
         SELECT * INTO step

@@ -210,7 +210,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
         UNION ALL
         SELECT 'a' || pairs.relation_name || pairs.old_number,
                format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', pairs.relation_name, pairs.old_name,
-                      CASE WHEN pairs.is_adopted THEN '@extschema@.snowflake_next()'
+                      CASE WHEN pairs.is_adopted THEN snowflake_internal.home() || '.snowflake_next()'
                            ELSE pg_get_expr(expression.adbin, expression.adrelid) END)
         FROM pairs
         LEFT JOIN pg_attrdef AS expression ON expression.adrelid = pairs.relation AND expression.adnum = pairs.old_number

@@ -5,7 +5,7 @@ CREATE FUNCTION snowflake_nextval() RETURNS bigint
     STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_nextval_support
     AS 'MODULE_PATHNAME', 'snowflake_nextval';
 
--- The same function under another name: some tools take a default that contains the word nextval for that of a sequence.
+-- The same function under another name: some tools mistake a default that contains the word nextval for that of a sequence.
 -- A wrapper in SQL would need privileges on both functions.
 CREATE FUNCTION snowflake_next() RETURNS bigint
     STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_nextval_support
@@ -42,7 +42,7 @@ COMMENT ON COLUMN snowflake_presets.as_json IS 'definition of the layout in JSON
 COMMENT ON FUNCTION snowflake_nextval() IS
     'next snowflake ID of this server';
 COMMENT ON FUNCTION snowflake_next() IS
-    'next snowflake ID of this server; for tools that take a default with the word nextval for that of a sequence';
+    'next snowflake ID of this server; for tools that mistake a default with the word nextval for that of a sequence';
 COMMENT ON FUNCTION snowflake_batch(int) IS
     'next 1 to 1000000 snowflake IDs of this server';
 COMMENT ON FUNCTION snowflake_block(int) IS

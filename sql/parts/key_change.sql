@@ -30,19 +30,31 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_mask_key_state(text, bytea) IS
 COMMENT ON FUNCTION snowflake_internal.snowflake_mask_key_step(text, text, bytea, text) IS
     'raises an error unless a named key can take a step; internal';
 
-CREATE FUNCTION snowflake_prepare_mask_key(key_name text, new_key bytea DEFAULT NULL) RETURNS void
+CREATE FUNCTION snowflake_prepare_mask_key(key_name text) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
 BEGIN ATOMIC
     SELECT snowflake_internal.snowflake_mask_key_step(
-        CASE WHEN snowflake_prepare_mask_key.new_key IS NULL THEN 'generate' ELSE 'prepare' END,
-        snowflake_prepare_mask_key.key_name, snowflake_prepare_mask_key.new_key,
+        'generate'::pg_catalog.text, snowflake_prepare_mask_key.key_name, NULL::pg_catalog.bytea,
+        snowflake_internal.snowflake_mask_key_state(snowflake_prepare_mask_key.key_name, NULL::pg_catalog.bytea));
+    UPDATE @extschema@.snowflake_mask_keys AS k
+    SET next_key = pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
+    WHERE k.name OPERATOR(pg_catalog.=) snowflake_prepare_mask_key.key_name;
+END;
+COMMENT ON FUNCTION snowflake_prepare_mask_key(text) IS
+    'generates the next key of a named key; public IDs and UUIDs that were made with it can be read from now on';
+
+CREATE FUNCTION snowflake_prepare_mask_key(key_name text, new_key bytea) RETURNS void
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
+BEGIN ATOMIC
+    SELECT snowflake_internal.snowflake_mask_key_step(
+        'prepare'::pg_catalog.text, snowflake_prepare_mask_key.key_name, snowflake_prepare_mask_key.new_key,
         snowflake_internal.snowflake_mask_key_state(snowflake_prepare_mask_key.key_name, snowflake_prepare_mask_key.new_key));
     UPDATE @extschema@.snowflake_mask_keys AS k
-    SET next_key = coalesce(snowflake_prepare_mask_key.new_key, pg_catalog.uuid_send(pg_catalog.gen_random_uuid()))
+    SET next_key = snowflake_prepare_mask_key.new_key
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_prepare_mask_key.key_name;
 END;
 COMMENT ON FUNCTION snowflake_prepare_mask_key(text, bytea) IS
-    'stores the next key of a named key, by default a random one; public IDs and UUIDs that were made with it can be read from now on';
+    'stores the next key of a named key; public IDs and UUIDs that were made with it can be read from now on';
 
 CREATE FUNCTION snowflake_switch_mask_key(key_name text) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql

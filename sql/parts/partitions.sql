@@ -37,7 +37,7 @@ BEGIN
         RAISE EXCEPTION 'parent, since, before and step must not be null'
             USING ERRCODE = 'null_value_not_allowed',
                   DETAIL = 'Only layout may be null. In that case, the layout of the session is used.',
-                  HINT = 'Specify a table, the first and the last bound, and a step.';
+                  HINT = 'Specify a table, a start, an end and a step.';
     ELSIF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'cannot create partitions at isolation level %',
             current_setting('transaction_isolation')
@@ -52,7 +52,7 @@ BEGIN
                WHEN p.partstrat = 'h' THEN 'It is partitioned by HASH.'
                WHEN p.partnatts > 1 THEN format('Its partition key has %s columns.', p.partnatts)
                WHEN a.attname IS NULL THEN 'Its partition key is an expression.'
-               WHEN a.atttypid NOT IN ('bigint'::regtype, '@extschema@.snowflake'::regtype)
+               WHEN a.atttypid NOT IN ('bigint'::regtype, snowflake_internal.id_type())
                    THEN format('Its partition key "%s" is of type %s.', a.attname, format_type(a.atttypid, a.atttypmod))
            END
     INTO place, table_name, problem
@@ -72,11 +72,11 @@ BEGIN
 
     IF layout IS NULL THEN
         -- This call loads the library if necessary, and fails if the setting is not a valid layout.
-        PERFORM @extschema@.snowflake_min_id(start);
+        PERFORM snowflake_internal.bound(start);
         layout := current_setting('snowflake_id.layout');
     END IF;
     SELECT facts.epoch, facts.exhausted_at INTO epoch, exhausted_at
-    FROM @extschema@.snowflake_describe_layout(layout) AS facts;
+    FROM snowflake_internal.limits(layout) AS facts;
     IF step < interval '1 second' THEN
         RAISE EXCEPTION 'a step of % is too short', step
             USING ERRCODE = 'invalid_parameter_value',
@@ -179,8 +179,8 @@ BEGIN
             CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM [(](.*)[)] TO [(](.*)[)]') AS bound
             WHERE i.inhparent = parent AND bound IS NOT NULL
         ), wanted AS (
-            SELECT step.*, @extschema@.snowflake_min_id(step.since, layout) AS from_id,
-                   @extschema@.snowflake_min_id(step.before, layout) AS to_id
+            SELECT step.*, snowflake_internal.bound(step.since, layout) AS from_id,
+                   snowflake_internal.bound(step.before, layout) AS to_id
             FROM unnest(bounds[:cardinality(bounds) - 1], bounds[2:]) WITH ORDINALITY AS step (since, before, position)
         )
         SELECT wanted.*, found.nspname, found.relname, found.from_id AS found_from, found.to_id AS found_to

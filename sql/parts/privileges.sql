@@ -24,7 +24,8 @@ BEGIN
                    coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))
             FROM pg_catalog.pg_class AS c
             WHERE (c.relnamespace OPERATOR(pg_catalog.=) 'snowflake_internal'::pg_catalog.regnamespace
-                   AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,m,v}'::pg_catalog."char"[]))
+                   -- Indexes, types and TOAST tables have no privileges.
+                   AND c.relkind OPERATOR(pg_catalog.<>) ALL ('{i,I,c,t}'::pg_catalog."char"[]))
                OR c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 '@extschema@.snowflake_workers',
                 '@extschema@.snowflake_mask_keys',
@@ -35,7 +36,7 @@ BEGIN
                 '@extschema@.snowflake_segment_status'
             ]::pg_catalog.regclass[]::pg_catalog.oid[])
             UNION ALL
-            SELECT 'FUNCTION', p.oid::pg_catalog.regprocedure::pg_catalog.text, p.proowner,
+            SELECT 'ROUTINE', p.oid::pg_catalog.regprocedure::pg_catalog.text, p.proowner,
                    coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))
             FROM pg_catalog.pg_proc AS p
             WHERE p.pronamespace OPERATOR(pg_catalog.=) 'snowflake_internal'::pg_catalog.regnamespace
@@ -52,6 +53,7 @@ BEGIN
                 '@extschema@.snowflake_segment_grant(text, regrole)',
                 '@extschema@.snowflake_segment_revoke(text, regrole)',
                 '@extschema@.snowflake_segment_grant_all(regrole)',
+                '@extschema@.snowflake_prepare_mask_key(text)',
                 '@extschema@.snowflake_prepare_mask_key(text, bytea)',
                 '@extschema@.snowflake_switch_mask_key(text)',
                 '@extschema@.snowflake_drop_previous_mask_key(text)',
@@ -75,10 +77,15 @@ BEGIN
 END
 $$;
 
--- Functions that run with the privileges of the caller call these functions, or queries contain them after planning.
+-- Other functions call these functions with the privileges of the caller, or expressions contain them after planning:
+-- the conversion of a constant, for example, and a cast to text, need EXECUTE on the functions of the type.
 GRANT USAGE ON SCHEMA snowflake_internal TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
-    -- casts of type snowflake
+    -- type snowflake, and its casts
+    snowflake_internal.snowflake_in(cstring),
+    snowflake_internal.snowflake_out(snowflake),
+    snowflake_internal.snowflake_recv(internal),
+    snowflake_internal.snowflake_send(snowflake),
     snowflake_internal.snowflake_to_numeric(snowflake),
     snowflake_internal.snowflake_to_float8(snowflake),
     snowflake_internal.snowflake_to_int4(snowflake),
@@ -89,7 +96,17 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_segment_nextval_in_default(regprocedure, text, regclass, internal),
     snowflake_internal.snowflake_segment_nextval_in_copy(regprocedure, text, regclass, internal),
     -- view snowflake_presets
+    snowflake_describe_layout(text),
     snowflake_internal.snowflake_preset_names(),
+    -- snowflake_create_partitions(), snowflake_plan_partitions() and the functions that adopt
+    snowflake_internal.home(),
+    snowflake_internal.id_type(),
+    snowflake_internal.next_id(),
+    snowflake_internal.next_number(text),
+    snowflake_internal.lowest_new_id(),
+    snowflake_internal.bound(timestamptz),
+    snowflake_internal.bound(timestamptz, text),
+    snowflake_internal.limits(text),
     -- snowflake_create_partitions() and snowflake_plan_partitions()
     snowflake_internal.snowflake_partition_steps(regclass, timestamptz, timestamptz, interval, text, boolean),
     snowflake_internal.snowflake_add_partitions(regclass, timestamptz, timestamptz, interval, text),
@@ -104,7 +121,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_adopt_obstacles(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text[], boolean),
     -- snowflake_adopt_online()
-    snowflake_internal.is_in_transaction_block(),
+    snowflake_internal.can_commit(),
     snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, int, boolean, boolean),
     snowflake_internal.snowflake_adopt_copy(),
     snowflake_internal.snowflake_adopt_new_name(name),

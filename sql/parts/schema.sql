@@ -1,4 +1,5 @@
--- The schema of all objects that are not for users: relations that the server itself writes, and functions that other
--- objects of the extension call. Another role may own the schema of the extension, but only a superuser owns this one.
+-- The schema of the internal objects: relations that the server itself writes, and functions that other objects of the
+-- extension call. Another role may own the schema of the extension, but as long as the extension exists, only a superuser
+-- owns this one.
 CREATE SCHEMA snowflake_internal;
 COMMENT ON SCHEMA snowflake_internal IS 'internal objects of extension snowflake_id';

@@ -16,7 +16,7 @@ CREATE VIEW snowflake_segment_status AS
 COMMENT ON FUNCTION snowflake_segment_nextval(text) IS
     'next number of a segment';
 COMMENT ON FUNCTION snowflake_segment_next(text) IS
-    'next number of a segment; for tools that take a default with the word nextval for that of a sequence';
+    'next number of a segment; for tools that mistake a default with the word nextval for that of a sequence';
 COMMENT ON FUNCTION snowflake_segment_batch(text, int) IS
     'next 1 to 1000000 numbers of a segment; a batch may have holes';
 COMMENT ON FUNCTION snowflake_segment_ranges(text, int) IS

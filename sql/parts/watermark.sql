@@ -21,8 +21,10 @@ COMMENT ON COLUMN snowflake_watermark_status.gid IS 'identifier of the prepared 
 COMMENT ON COLUMN snowflake_watermark_status.held_back_since IS 'start of the transaction that holds the watermark back, or the time at which it was prepared; NULL if no transaction does';
 COMMENT ON COLUMN snowflake_watermark_status.lowered_at IS 'time at which IDs began again after the last reset of the horizon, so that they can be lower than earlier IDs; NULL if there was no reset since the server was started';
 
+COMMENT ON FUNCTION snowflake_watermark() IS
+    'ID below which the current statement sees all rows that will ever be visible; NULL if no such ID is known';
 COMMENT ON FUNCTION snowflake_watermark(text) IS
-    'ID of a layout below which the current statement sees all rows that will ever be visible; NULL if no such ID is known';
+    'ID of the given layout below which the current statement sees all rows that will ever be visible; NULL if no such ID is known';
 COMMENT ON FUNCTION snowflake_internal.snowflake_watermarks() IS
     'watermarks of the layouts in use, for view snowflake_watermark_status';
 CREATE FUNCTION snowflake_require_own_id() RETURNS trigger

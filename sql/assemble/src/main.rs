@@ -16,11 +16,11 @@ use std::path::Path;
 use eyre::{OptionExt, Result, WrapErr, bail, ensure};
 use object::{Object, ObjectSection};
 use pgrx_sql_entity_graph::section::{decode_entities, is_schema_section_name};
-use pgrx_sql_entity_graph::{PgrxSql, SqlGraphEntity, ToSql};
+use pgrx_sql_entity_graph::{PgrxSql, SchemaEntity, SqlGraphEntity, ToSql};
 
 /// Each part may depend on those before it. `schema` is first because the library declares functions in that schema,
 /// and `store_history` is last because it calls a function that the script creates.
-const PARTS: [&str; 27] = [
+const PARTS: [&str; 28] = [
     "schema",
     "horizon",
     "type",
@@ -46,6 +46,7 @@ const PARTS: [&str; 27] = [
     "status",
     "watermark",
     "catalog",
+    "home",
     "privileges",
     "store_history",
 ];
@@ -124,7 +125,11 @@ fn functions(library: &[u8]) -> Result<Vec<String>> {
     let is_function = |entity: &&SqlGraphEntity| matches!(entity, SqlGraphEntity::Function(_));
     let others = entities.len() - entities.iter().filter(is_function).count();
     ensure!(others == 0, "the library declares {others} things besides functions, which would be left out");
-    let graph = PgrxSql::build([root].into_iter().chain(entities), "snowflake_id".into(), false)?;
+    // The first part creates this schema.
+    let schema =
+        SchemaEntity { module_path: "sql/parts/schema.sql", name: "snowflake_internal", file: "", line: 0 };
+    let entities = [root, schema.into()].into_iter().chain(entities);
+    let graph = PgrxSql::build(entities, "snowflake_id".into(), false)?;
     let mut functions = graph
         .externs
         .values()

@@ -44,7 +44,7 @@ const USES: &[&str] = &[
          VALUES ('key', '\\x000102030405060708090a0b0c0d0e0f'::pg_catalog.bytea)",
     "UPDATE public.snowflake_mask_keys SET name = 'orders'",
     "TABLE public.snowflake_status; TABLE public.snowflake_layout_status; TABLE public.snowflake_presets; TABLE public.snowflake_clock_seq_status",
-    "SELECT public.snowflake_nextval(), public.snowflake_batch(10::pg_catalog.int4), public.snowflake_block(10::pg_catalog.int4),
+    "SELECT public.snowflake_nextval(), public.snowflake_next(), public.snowflake_batch(10::pg_catalog.int4), public.snowflake_block(10::pg_catalog.int4),
             public.snowflake_currval()",
     "CREATE TABLE public.invoices (id public.snowflake PRIMARY KEY DEFAULT public.snowflake_nextval(), place pg_catalog.int4);
      INSERT INTO public.invoices (place) VALUES (1); INSERT INTO public.invoices (id) VALUES (1::pg_catalog.int2), (2);
@@ -159,7 +159,7 @@ const USES: &[&str] = &[
     "INSERT INTO shop.invoices (total) VALUES (3)",
     "CREATE EXTENSION snowflake_id_registry",
     "SELECT snowflake_registry.create_segment('customers'::pg_catalog.text)",
-    "SELECT public.snowflake_segment_nextval('customers'::pg_catalog.text),
+    "SELECT public.snowflake_segment_nextval('customers'::pg_catalog.text), public.snowflake_segment_next('customers'::pg_catalog.text),
             public.snowflake_segment_currval('customers'::pg_catalog.text),
             public.snowflake_segment_batch('customers'::pg_catalog.text, 2::pg_catalog.int4),
             public.snowflake_segment_ranges('customers'::pg_catalog.text, 2::pg_catalog.int4),
@@ -262,6 +262,7 @@ fn sprung(cluster: &Cluster, from: usize) -> BTreeSet<String> {
 }
 
 /// The functions for users.
+/// The names of the functions for users. Internal functions are called by these functions, by views and by the server.
 fn names_of_functions(client: &mut Client) -> Vec<String> {
     strings(
         client,

@@ -105,6 +105,48 @@ fn a_view_takes_the_place_of_the_horizon() {
     expect_no_superuser(&cluster, &mut client);
 }
 
+/// She renames the schema of the extension, and creates one of the old name. The functions that PL/pgSQL calls by name find
+/// the renamed schema.
+#[test]
+fn a_schema_takes_the_place_of_the_extensions() {
+    let (cluster, mut client, mut home) = start();
+    wait_for_first_id(&mut client);
+    let mut superuser = cluster.connect_to("home");
+    superuser.run(
+        "CREATE SCHEMA shop; CREATE TABLE shop.orders (id int PRIMARY KEY); INSERT INTO shop.orders VALUES (1);
+         CREATE TABLE shop.visits (id int PRIMARY KEY);
+         CREATE TABLE shop.clicks (id bigint) PARTITION BY RANGE (id);",
+    );
+    home.run("ALTER SCHEMA public RENAME TO elsewhere; CREATE SCHEMA public; GRANT ALL ON SCHEMA public TO PUBLIC;");
+    home.run(TRAP);
+    home.run(
+        "CREATE DOMAIN public.snowflake AS bigint CHECK (public.trap() > 0);
+         CREATE DOMAIN public.record AS text CHECK (public.trap() > 0);
+         CREATE DOMAIN elsewhere.record AS text CHECK (public.trap() > 0);
+         CREATE FUNCTION public.snowflake_next() RETURNS bigint LANGUAGE sql AS 'SELECT public.trap()::bigint';
+         CREATE FUNCTION public.snowflake_nextval() RETURNS bigint LANGUAGE sql AS 'SELECT public.trap()::bigint';
+         CREATE FUNCTION public.snowflake_encode(timestamptz, int, bigint, int, int) RETURNS bigint LANGUAGE sql
+             AS 'SELECT public.trap()::bigint';
+         CREATE FUNCTION public.snowflake_min_id(timestamptz, text DEFAULT '') RETURNS bigint LANGUAGE sql
+             AS 'SELECT public.trap()::bigint';
+         CREATE FUNCTION public.snowflake_describe_layout(text) RETURNS TABLE (epoch timestamptz, exhausted_at timestamptz)
+             LANGUAGE sql AS 'SELECT now(), now() FROM public.trap()';",
+    );
+    superuser.run("SET search_path = elsewhere, pg_catalog; SET client_min_messages = warning;");
+    for call in [
+        "SELECT snowflake_adopt('shop.orders', 'id')",
+        "SELECT snowflake_adopt('shop.orders', 'id', dry_run => false)",
+        "CALL snowflake_adopt_online('shop.visits', 'id')",
+        "SELECT snowflake_plan_partitions('shop.clicks', '2026-01-01Z', '2026-02-01Z', '1 month')",
+        "SELECT snowflake_create_partitions('shop.clicks', '2026-01-01Z', '2026-02-01Z', '1 month')",
+    ] {
+        superuser.run(call);
+    }
+    let id = "INSERT INTO shop.orders DEFAULT VALUES RETURNING snowflake_worker(id)";
+    assert_eq!(single::<i32>(&mut superuser, id), 5);
+    expect_no_superuser(&cluster, &mut client);
+}
+
 /// She puts a view in the place of the table of keys. The functions that change and use keys find the table itself.
 #[test]
 fn a_view_takes_the_place_of_the_keys() {
@@ -134,6 +176,33 @@ fn a_view_takes_the_place_of_the_keys() {
     // The trap works.
     admin.run("UPDATE public.snowflake_mask_keys SET key = '\\x00'");
     assert!(single::<bool>(&mut client, superuser));
+}
+
+/// While a superuser's statement waits, she drops the extension, and creates a function with the name of an internal one.
+#[test]
+fn a_function_takes_the_place_of_an_internal_one() {
+    let (cluster, mut client, mut home) = start();
+    let mut admin = cluster.connect_to("home");
+    admin.run("INSERT INTO snowflake_mask_keys (name, key) VALUES ('orders', uuid_send(gen_random_uuid()))");
+    let mut locker = cluster.connect_to("home");
+    locker.run("SELECT pg_advisory_lock(1)");
+    let (state, message) = thread::scope(|scope| {
+        let call = "SELECT snowflake_mask_named(1, 'orders') FROM pg_advisory_lock(1)";
+        let masked = scope.spawn(|| failure(&mut admin, call));
+        eventually("the statement to wait", || {
+            single::<bool>(&mut client, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+        });
+        home.run("DROP SCHEMA public CASCADE; CREATE SCHEMA public; CREATE SCHEMA snowflake_internal;");
+        home.run(TRAP);
+        home.run(
+            "CREATE FUNCTION snowflake_internal.snowflake_mask_key_of(text) RETURNS bytea LANGUAGE sql
+                 AS 'SELECT public.trap()::text::bytea'; GRANT ALL ON SCHEMA snowflake_internal TO PUBLIC",
+        );
+        locker.run("SELECT pg_advisory_unlock(1)");
+        masked.join().unwrap()
+    });
+    assert!(message.contains("cache lookup failed for function"), "{state} {message}");
+    expect_no_superuser(&cluster, &mut client);
 }
 
 /// She can end IDs for the whole server: the log and the status warn about that.
