@@ -52,7 +52,7 @@ report() {
     printf "  %s  %-62s %7s\n" "$(ask "SELECT to_char(clock_timestamp(), 'HH24:MI:SS')")" "$1" \
         "$(ask "SELECT count(*) FROM ${2:-orders}")"
 }
-# Counts the IDs of table $1 that are repeated, and those that are lower than one that the session got before, if $2 says
+# Counts the IDs of table $1 that are repeated, and those that are lower than one that the session got before, if $3 says
 # that they must not be.
 count() {
     "${psql[@]}" --no-align --tuples-only <<END
@@ -130,8 +130,12 @@ decode "SELECT 1, 'last before the clock was set', max(id) FROM visits WHERE sno
         UNION ALL SELECT 3, 'last', max(id) FROM visits WHERE snowflake_clock_seq(id) = 1" 'decoded.clock_seq, '
 echo "  In the default layout, calls fail until the clock has caught up, rather than repeat an ID:"
 echo
-ask "SET snowflake_id.layout = 'standard'; SET snowflake_id.max_wait = '1 s'; SELECT snowflake_nextval()" 2>&1 |
-    sed 's/^/  /' || true
+if ask "SET snowflake_id.layout = 'standard'; SET snowflake_id.max_wait = '1 s'; SELECT snowflake_nextval()" \
+    >"$work_dir/refused.log" 2>&1; then
+    echo "the call did not fail" >&2
+    exit 1
+fi
+sed 's/^/  /' "$work_dir/refused.log"
 echo
 for table in orders visits; do
     if [ "$(ask "SELECT count(*) > 0 AND count(*) = count(DISTINCT id) FROM $table")" != t ]; then

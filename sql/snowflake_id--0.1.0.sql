@@ -3,17 +3,16 @@
 -- Complain if this is run in psql, rather than by CREATE EXTENSION.
 \echo Use "CREATE EXTENSION snowflake_id" to load this file. \quit
 
+-- The schema of the internal objects: relations that the server itself writes, and functions that other objects of the
+-- extension call. Another role may own the schema of the extension, but as long as the extension exists, only a superuser
+-- owns this one.
+CREATE SCHEMA snowflake_internal;
+COMMENT ON SCHEMA snowflake_internal IS 'internal objects of extension snowflake_id';
+
 CREATE FUNCTION "snowflake_accept_clock"() RETURNS void
 STRICT VOLATILE PARALLEL UNSAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_accept_clock_wrapper';
-
-CREATE FUNCTION "snowflake_advance"(
-    "floor" timestamp with time zone
-) RETURNS void
-STRICT VOLATILE PARALLEL UNSAFE
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'snowflake_advance_wrapper';
 
 CREATE FUNCTION "snowflake_batch"(
     "count" INT
@@ -28,15 +27,6 @@ CREATE FUNCTION "snowflake_block"(
 STRICT VOLATILE PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_block_wrapper';
-
-CREATE FUNCTION "snowflake_clock_sequence_values"() RETURNS TABLE (
-    "clock_seq" INT,
-    "is_in_use" bool,
-    "used_until" timestamp with time zone
-)
-STRICT VOLATILE PARALLEL SAFE
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'snowflake_clock_sequence_values_wrapper';
 
 CREATE FUNCTION "snowflake_currval"() RETURNS bigint
 STRICT VOLATILE PARALLEL RESTRICTED
@@ -88,16 +78,16 @@ LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_encode_as_wrapper';
 
 CREATE FUNCTION "snowflake_from_public"(
-    "prefix" text,
-    "text" text
+    "text" text,
+    "prefix" text
 ) RETURNS bigint
 IMMUTABLE STRICT PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_from_public_wrapper';
 
 CREATE FUNCTION "snowflake_from_public"(
-    "prefix" text,
     "text" text,
+    "prefix" text,
     "key" bytea
 ) RETURNS bigint
 IMMUTABLE STRICT PARALLEL SAFE
@@ -105,8 +95,8 @@ LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_from_public_with_key_wrapper';
 
 CREATE FUNCTION "snowflake_from_public_named"(
-    "prefix" text,
     "text" text,
+    "prefix" text,
     "key_name" text
 ) RETURNS bigint
 STRICT STABLE PARALLEL SAFE
@@ -169,17 +159,6 @@ STRICT STABLE PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_guess_layout_wrapper';
 
-CREATE FUNCTION "snowflake_layouts_in_use"() RETURNS TABLE (
-    "layout" TEXT,
-    "last_id_time" timestamp with time zone,
-    "ahead" interval,
-    "ids_issued" bigint,
-    "clock_seq" INT
-)
-STRICT VOLATILE PARALLEL SAFE
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'snowflake_layouts_in_use_wrapper';
-
 CREATE FUNCTION "snowflake_mask"(
     "id" bigint,
     "key" bytea
@@ -205,16 +184,6 @@ CREATE FUNCTION "snowflake_mask"(
 IMMUTABLE STRICT PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_mask_layout_wrapper';
-
-CREATE FUNCTION "snowflake_mask_key_step"(
-    "step" text,
-    "key_name" text,
-    "new_key" bytea,
-    "state" text
-) RETURNS void
-VOLATILE PARALLEL UNSAFE
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'snowflake_mask_key_step_wrapper';
 
 CREATE FUNCTION "snowflake_mask_named"(
     "id" bigint,
@@ -242,10 +211,12 @@ STRICT STABLE PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_mask_named_layout_wrapper';
 
-CREATE FUNCTION "snowflake_preset_names"() RETURNS TEXT[]
-IMMUTABLE STRICT PARALLEL SAFE
+CREATE FUNCTION "snowflake_raise_floor"(
+    "floor" timestamp with time zone
+) RETURNS void
+STRICT VOLATILE PARALLEL UNSAFE
 LANGUAGE c
-AS 'MODULE_PATHNAME', 'snowflake_preset_names_wrapper';
+AS 'MODULE_PATHNAME', 'snowflake_raise_floor_wrapper';
 
 CREATE FUNCTION "snowflake_reader_sql"(
     "layout" text
@@ -253,11 +224,6 @@ CREATE FUNCTION "snowflake_reader_sql"(
 IMMUTABLE STRICT PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_reader_sql_wrapper';
-
-CREATE FUNCTION "snowflake_require_own_id"()
-    RETURNS TRIGGER
-    LANGUAGE c
-    AS 'MODULE_PATHNAME', 'snowflake_require_own_id_wrapper';
 
 CREATE FUNCTION "snowflake_reset_horizon"(
     "worker_id" INT DEFAULT NULL,
@@ -301,62 +267,17 @@ STRICT VOLATILE PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_segment_ranges_wrapper';
 
-CREATE FUNCTION "snowflake_segments_in_use"() RETURNS TABLE (
-    "name" TEXT,
-    "state" TEXT,
-    "position" bigint,
-    "range_end" bigint,
-    "next_range" bigint,
-    "step" bigint,
-    "max_value" bigint,
-    "period_ends" timestamp with time zone,
-    "taken_at" timestamp with time zone,
-    "numbers_issued" bigint,
-    "calls_waited" bigint,
-    "problem" TEXT
-)
-STRICT VOLATILE PARALLEL SAFE
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'snowflake_segments_in_use_wrapper';
-
-CREATE FUNCTION "snowflake_server_status"() RETURNS TABLE (
-    "state" TEXT,
-    "datacenter_id" INT,
-    "worker_id" INT,
-    "identity_source" TEXT,
-    "node_name" TEXT,
-    "horizon" timestamp with time zone,
-    "floor" timestamp with time zone,
-    "resumes_at" timestamp with time zone,
-    "clock_jump" interval,
-    "keeper_pid" INT,
-    "last_error" TEXT,
-    "last_error_at" timestamp with time zone,
-    "warning" TEXT,
-    "calls_waited" bigint,
-    "time_waited" interval,
-    "clock_steps_back" bigint,
-    "largest_clock_step_back" interval,
-    "registry_state" TEXT,
-    "lease_until" timestamp with time zone,
-    "lease_renewed_at" timestamp with time zone,
-    "clock_offset" interval
-)
-STRICT VOLATILE PARALLEL SAFE
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'snowflake_server_status_wrapper';
-
 CREATE FUNCTION "snowflake_to_public"(
-    "prefix" text,
-    "id" bigint
+    "id" bigint,
+    "prefix" text
 ) RETURNS text
 IMMUTABLE STRICT PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_to_public_wrapper';
 
 CREATE FUNCTION "snowflake_to_public"(
-    "prefix" text,
     "id" bigint,
+    "prefix" text,
     "key" bytea
 ) RETURNS text
 IMMUTABLE STRICT PARALLEL SAFE
@@ -364,8 +285,8 @@ LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_to_public_with_key_wrapper';
 
 CREATE FUNCTION "snowflake_to_public_named"(
-    "prefix" text,
     "id" bigint,
+    "prefix" text,
     "key_name" text
 ) RETURNS text
 STRICT STABLE PARALLEL SAFE
@@ -469,7 +390,102 @@ STRICT STABLE PARALLEL RESTRICTED
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_watermark_wrapper';
 
-CREATE FUNCTION "snowflake_watermarks"() RETURNS TABLE (
+CREATE FUNCTION snowflake_decode(
+    id bigint,
+    OUT generated_at timestamptz, OUT datacenter_id int, OUT worker_id int, OUT clock_seq int, OUT sequence bigint
+) STRICT STABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_decode_wrapper';
+
+CREATE FUNCTION snowflake_decode(
+    id bigint, layout text,
+    OUT generated_at timestamptz, OUT datacenter_id int, OUT worker_id int, OUT clock_seq int, OUT sequence bigint
+) STRICT IMMUTABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_decode_as_wrapper';
+
+CREATE FUNCTION snowflake_internal."can_commit"() RETURNS bool
+STRICT VOLATILE PARALLEL RESTRICTED
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'can_commit_wrapper';
+
+CREATE FUNCTION snowflake_internal."snowflake_clock_sequence_values"() RETURNS TABLE (
+    "clock_seq" INT,
+    "is_in_use" bool,
+    "used_until" timestamp with time zone
+)
+STRICT VOLATILE PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_clock_sequence_values_wrapper';
+
+CREATE FUNCTION snowflake_internal."snowflake_layouts_in_use"() RETURNS TABLE (
+    "layout" TEXT,
+    "last_id_time" timestamp with time zone,
+    "ahead" interval,
+    "ids_issued" bigint,
+    "clock_seq" INT
+)
+STRICT VOLATILE PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_layouts_in_use_wrapper';
+
+CREATE FUNCTION snowflake_internal."snowflake_mask_key_step"(
+    "step" text,
+    "key_name" text,
+    "new_key" bytea,
+    "state" text
+) RETURNS void
+VOLATILE PARALLEL UNSAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_mask_key_step_wrapper';
+
+CREATE FUNCTION snowflake_internal."snowflake_preset_names"() RETURNS TEXT[]
+IMMUTABLE STRICT PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_preset_names_wrapper';
+
+CREATE FUNCTION snowflake_internal."snowflake_segments_in_use"() RETURNS TABLE (
+    "name" TEXT,
+    "state" TEXT,
+    "position" bigint,
+    "range_end" bigint,
+    "next_range" bigint,
+    "step" bigint,
+    "max_value" bigint,
+    "period_ends" timestamp with time zone,
+    "taken_at" timestamp with time zone,
+    "numbers_issued" bigint,
+    "calls_waited" bigint,
+    "last_error" TEXT
+)
+STRICT VOLATILE PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_segments_in_use_wrapper';
+
+CREATE FUNCTION snowflake_internal."snowflake_server_status"() RETURNS TABLE (
+    "state" TEXT,
+    "datacenter_id" INT,
+    "worker_id" INT,
+    "identity_source" TEXT,
+    "node_name" TEXT,
+    "horizon" timestamp with time zone,
+    "floor" timestamp with time zone,
+    "resumes_at" timestamp with time zone,
+    "clock_jump" interval,
+    "keeper_pid" INT,
+    "last_error" TEXT,
+    "last_error_at" timestamp with time zone,
+    "warning" TEXT,
+    "calls_waited" bigint,
+    "time_waited" interval,
+    "clock_steps_back" bigint,
+    "largest_clock_step_back" interval,
+    "registry_state" TEXT,
+    "lease_until" timestamp with time zone,
+    "lease_renewed_at" timestamp with time zone,
+    "clock_offset" interval
+)
+STRICT VOLATILE PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_server_status_wrapper';
+
+CREATE FUNCTION snowflake_internal."snowflake_watermarks"() RETURNS TABLE (
     "layout" TEXT,
     "watermark" bigint,
     "watermark_time" timestamp with time zone,
@@ -482,20 +498,7 @@ STRICT VOLATILE PARALLEL RESTRICTED
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_watermarks_wrapper';
 
-CREATE FUNCTION snowflake_decode(
-    id bigint,
-    OUT generated_at timestamptz, OUT datacenter_id int, OUT worker_id int, OUT clock_seq int, OUT sequence bigint
-) STRICT STABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_decode_wrapper';
-
-CREATE FUNCTION snowflake_decode(
-    id bigint, layout text,
-    OUT generated_at timestamptz, OUT datacenter_id int, OUT worker_id int, OUT clock_seq int, OUT sequence bigint
-) STRICT IMMUTABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_decode_as_wrapper';
-
--- Relations that store the durable horizon, and table snowflake_worker.
-
-CREATE SCHEMA snowflake_internal;
-COMMENT ON SCHEMA snowflake_internal IS 'data of the snowflake_id keeper; internal';
+-- Relations that store the durable horizon, and table snowflake_workers.
 
 -- The queries of the materialized views that the server itself writes call this function. While this script creates the
 -- views, the function returns false and the views are empty. Later, the function raises an error, so that REFRESH,
@@ -541,22 +544,22 @@ COMMENT ON COLUMN snowflake_internal.used_identity.used_until_us IS
     'time until which the identity may have been used, in microseconds of Unix time; 0 if only the stored horizon limits the use (clock_seq 0), or if the value was never used (other values)';
 COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'time at which the row was written';
 
-CREATE TABLE snowflake_worker (
+CREATE TABLE snowflake_workers (
     node_name text PRIMARY KEY CHECK (node_name OPERATOR(pg_catalog.<>) ''),
     datacenter_id int NOT NULL DEFAULT 0 CHECK (datacenter_id OPERATOR(pg_catalog.>=) 0),
     worker_id int NOT NULL CHECK (worker_id OPERATOR(pg_catalog.>=) 0),
     created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
     UNIQUE (datacenter_id, worker_id)
 );
-COMMENT ON TABLE snowflake_worker IS 'worker IDs of the fleet; each server uses the row with its node_name';
-COMMENT ON COLUMN snowflake_worker.node_name IS 'name of the server, as in setting snowflake_id.node_name';
-COMMENT ON COLUMN snowflake_worker.datacenter_id IS 'datacenter ID in the IDs of the server; must be 0 for layouts without a datacenter field';
-COMMENT ON COLUMN snowflake_worker.worker_id IS 'worker ID in the IDs of the server';
-COMMENT ON COLUMN snowflake_worker.created_at IS 'time at which the row was inserted';
-SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_worker', '');
+COMMENT ON TABLE snowflake_workers IS 'worker IDs of the fleet; each server uses the row with its node_name';
+COMMENT ON COLUMN snowflake_workers.node_name IS 'name of the server, as in setting snowflake_id.node_name';
+COMMENT ON COLUMN snowflake_workers.datacenter_id IS 'datacenter ID in the IDs of the server; must be 0 for layouts without a datacenter field';
+COMMENT ON COLUMN snowflake_workers.worker_id IS 'worker ID in the IDs of the server';
+COMMENT ON COLUMN snowflake_workers.created_at IS 'time at which the row was inserted';
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_workers', '');
 
 -- The keeper reads only the rows in its own database.
-CREATE FUNCTION snowflake_worker_check() RETURNS trigger
+CREATE FUNCTION snowflake_internal.snowflake_worker_check() RETURNS trigger
     VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_catalog.current_setting('snowflake_id.database', true) OPERATOR(pg_catalog.<>) pg_catalog.current_database() THEN
@@ -568,10 +571,10 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION snowflake_worker_check() IS 'rejects rows of snowflake_worker outside the keeper''s database';
+COMMENT ON FUNCTION snowflake_internal.snowflake_worker_check() IS 'rejects rows of snowflake_workers outside the keeper''s database';
 
-CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worker
-    FOR EACH ROW EXECUTE FUNCTION snowflake_worker_check();
+CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_workers
+    FOR EACH ROW EXECUTE FUNCTION snowflake_internal.snowflake_worker_check();
 
 CREATE FUNCTION snowflake_internal.store_history() RETURNS void
     VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';
@@ -589,27 +592,27 @@ COMMENT ON FUNCTION snowflake_internal.store_history() IS
 -- bigint. LIKE copies the size and the alignment of bigint, but not its category.
 
 CREATE TYPE snowflake;
-CREATE FUNCTION snowflake_in(cstring) RETURNS snowflake
+CREATE FUNCTION snowflake_internal.snowflake_in(cstring) RETURNS snowflake
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int8in';
-CREATE FUNCTION snowflake_out(snowflake) RETURNS cstring
+CREATE FUNCTION snowflake_internal.snowflake_out(snowflake) RETURNS cstring
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int8out';
-CREATE FUNCTION snowflake_recv(internal) RETURNS snowflake
+CREATE FUNCTION snowflake_internal.snowflake_recv(internal) RETURNS snowflake
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int8recv';
-CREATE FUNCTION snowflake_send(snowflake) RETURNS bytea
+CREATE FUNCTION snowflake_internal.snowflake_send(snowflake) RETURNS bytea
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE internal AS 'int8send';
 CREATE TYPE snowflake (
-    INPUT = snowflake_in,
-    OUTPUT = snowflake_out,
-    RECEIVE = snowflake_recv,
-    SEND = snowflake_send,
+    INPUT = snowflake_internal.snowflake_in,
+    OUTPUT = snowflake_internal.snowflake_out,
+    RECEIVE = snowflake_internal.snowflake_recv,
+    SEND = snowflake_internal.snowflake_send,
     LIKE = pg_catalog.int8,
     CATEGORY = 'N'
 );
 COMMENT ON TYPE snowflake IS 'snowflake ID: a bigint that JSON represents as a string';
-COMMENT ON FUNCTION snowflake_in(cstring) IS 'I/O';
-COMMENT ON FUNCTION snowflake_out(snowflake) IS 'I/O';
-COMMENT ON FUNCTION snowflake_recv(internal) IS 'I/O';
-COMMENT ON FUNCTION snowflake_send(snowflake) IS 'I/O';
+COMMENT ON FUNCTION snowflake_internal.snowflake_in(cstring) IS 'I/O';
+COMMENT ON FUNCTION snowflake_internal.snowflake_out(snowflake) IS 'I/O';
+COMMENT ON FUNCTION snowflake_internal.snowflake_recv(internal) IS 'I/O';
+COMMENT ON FUNCTION snowflake_internal.snowflake_send(snowflake) IS 'I/O';
 
 -- The conversion to bigint is the only implicit one: with a second one, to numeric, operators would be ambiguous.
 CREATE CAST (snowflake AS bigint) WITHOUT FUNCTION AS IMPLICIT;
@@ -648,16 +651,8 @@ COMMENT ON CAST (int AS snowflake) IS 'same value; implicit';
 CREATE CAST (smallint AS snowflake) WITH FUNCTION snowflake_internal.int2_to_snowflake(smallint) AS IMPLICIT;
 COMMENT ON CAST (smallint AS snowflake) IS 'same value; implicit';
 
--- The grant is explicit, because ALTER DEFAULT PRIVILEGES may have revoked the default. Everyone may use columns of the
--- type, whose values are converted by these functions.
+-- The grant is explicit, because ALTER DEFAULT PRIVILEGES may have revoked the default.
 GRANT USAGE ON TYPE snowflake TO PUBLIC;
-GRANT EXECUTE ON FUNCTION
-    snowflake_internal.snowflake_to_numeric(snowflake),
-    snowflake_internal.snowflake_to_float8(snowflake),
-    snowflake_internal.snowflake_to_int4(snowflake),
-    snowflake_internal.int4_to_snowflake(int),
-    snowflake_internal.int2_to_snowflake(smallint)
-    TO PUBLIC;
 
 -- Functions that return one field of an ID. src/read/direct.rs explains why pgrx does not declare these functions.
 
@@ -779,41 +774,36 @@ CREATE FUNCTION snowflake_between(id bigint, since timestamptz, before timestamp
 COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
     'tests whether a snowflake ID of the given layout was generated at or after one instant and before another';
 
--- The planner replaces calls of snowflake_nextval() and snowflake_segment_nextval() in defaults of columns with these
--- functions. See src/defaults/. Users cannot call these functions, because no SQL value has type internal. Therefore,
--- EXECUTE can be granted to PUBLIC. The functions are not STRICT, because the value of that argument is NULL. COST is the
--- value of COST_IN_OPERATORS in copy.rs.
+-- The planner replaces calls of snowflake_next() and snowflake_segment_next(), under both of their names, in defaults of
+-- columns with these functions. See src/defaults/. The functions are not STRICT, because the value of their last argument
+-- is NULL. COST is the value of COST_IN_OPERATORS in copy.rs.
+--
+-- EXECUTE on these functions is granted to PUBLIC, because users cannot call them: no expression has type internal.
+-- PostgreSQL refuses casts to the type, even of NULL, and only superusers can create functions that return it.
 CREATE FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) RETURNS bigint
     STABLE PARALLEL SAFE COST 1000 LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_nextval';
 COMMENT ON FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) IS
-    'snowflake_nextval() during COPY; internal';
+    'snowflake_nextval() and snowflake_next() during COPY; internal';
 
 CREATE FUNCTION snowflake_internal.snowflake_segment_nextval_in_default(regprocedure, text, regclass, internal) RETURNS bigint
     VOLATILE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_nextval_in_default';
 COMMENT ON FUNCTION snowflake_internal.snowflake_segment_nextval_in_default(regprocedure, text, regclass, internal) IS
-    'snowflake_segment_nextval() in the default of a column; internal';
+    'snowflake_segment_nextval() or snowflake_segment_next() in the default of a column; internal';
 
 CREATE FUNCTION snowflake_internal.snowflake_segment_nextval_in_copy(regprocedure, text, regclass, internal) RETURNS bigint
     STABLE PARALLEL SAFE COST 1000 LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_nextval_in_default';
 COMMENT ON FUNCTION snowflake_internal.snowflake_segment_nextval_in_copy(regprocedure, text, regclass, internal) IS
-    'snowflake_segment_nextval() during COPY; internal';
-
--- The grant is explicit, because ALTER DEFAULT PRIVILEGES may have revoked the default.
-GRANT EXECUTE ON FUNCTION
-    snowflake_internal.snowflake_nextval_in_copy(internal),
-    snowflake_internal.snowflake_segment_nextval_in_default(regprocedure, text, regclass, internal),
-    snowflake_internal.snowflake_segment_nextval_in_copy(regprocedure, text, regclass, internal)
-    TO PUBLIC;
+    'snowflake_segment_nextval() and snowflake_segment_next() during COPY; internal';
 
 CREATE FUNCTION snowflake_internal.snowflake_nextval_support(internal) RETURNS internal
     STRICT IMMUTABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_nextval_support';
 COMMENT ON FUNCTION snowflake_internal.snowflake_nextval_support(internal) IS
-    'planner support: replaces snowflake_nextval() during COPY; internal';
+    'planner support: replaces snowflake_nextval() and snowflake_next() during COPY; internal';
 
 CREATE FUNCTION snowflake_internal.snowflake_segment_nextval_support(internal) RETURNS internal
     STRICT IMMUTABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_nextval_support';
 COMMENT ON FUNCTION snowflake_internal.snowflake_segment_nextval_support(internal) IS
-    'planner support: replaces snowflake_segment_nextval() in defaults of columns; internal';
+    'planner support: replaces snowflake_segment_nextval() and snowflake_segment_next() in defaults of columns; internal';
 
 -- These functions collect the facts that snowflake_adopt() needs before it changes a table: the columns and sequences
 -- involved, the obstacles, and the notices for the caller. The functions only read the catalogs, with the privileges of
@@ -826,7 +816,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_segment_nextval_support(interna
 -- are columns of type snowflake.
 --
 -- Columns are identified by name. Their numbers can differ between a parent and its partitions or children.
-CREATE FUNCTION snowflake_adopt_columns(adopted_table regclass, adopted_column name, widens boolean)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_columns(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (
     relation oid, relation_name text, relation_kind "char", column_number smallint, column_name name, type oid,
     is_bigint boolean, is_adopted boolean, is_root boolean, is_owned boolean
@@ -867,7 +857,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                   class.relname),
            class.relkind, attribute.attnum, attribute.attname, attribute.atttypid,
            NOT widens OR coalesce(nullif(type.typbasetype, 0), type.oid)
-               IN ('bigint'::regtype, '@extschema@.snowflake'::regtype),
+               IN ('bigint'::regtype, snowflake_internal.id_type()),
            bool_or(found.is_adopted),
            attribute.attinhcount = 0,
            pg_has_role(class.relowner, 'USAGE')
@@ -879,17 +869,17 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_type AS type ON type.oid = attribute.atttypid
     GROUP BY found.relation, class.oid, namespace.oid, attribute.attrelid, attribute.attnum, type.oid;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_columns(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_columns(regclass, name, boolean) IS
     'column and the foreign key columns that reference it, in all partitions and children, for snowflake_adopt()';
 
 -- Returns the owners of the tables whose definitions contain code that the statements run. Widening a column evaluates
 -- the constraints and indexes of its table. It also rechecks the foreign keys of the column, which reads both the
 -- referencing and the referenced table, even if one of the columns is already a bigint.
-CREATE FUNCTION snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (description text, owner regrole)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH involved AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+        SELECT * FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
     foreign_key AS (
         SELECT checked.conrelid, checked.confrelid
@@ -913,14 +903,14 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     ) AS concerned_with_partitions
     JOIN pg_class AS class ON class.oid = concerned_with_partitions.relation;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_owners(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_owners(regclass, name, boolean) IS
     'tables whose definitions contain code that the statements run, and their owners, for snowflake_adopt()';
 
-CREATE FUNCTION snowflake_adopt_sequences(adopted_table regclass, adopted_column name, widens boolean)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_sequences(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, relation oid, relation_name text, is_identity boolean, used_by text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH adopted AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) WHERE is_adopted
+        SELECT * FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) WHERE is_adopted
     )
     SELECT class.oid,
            format('%I.%I',
@@ -946,13 +936,13 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_sequences(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_sequences(regclass, name, boolean) IS
     'sequences owned by the column, in all partitions and children, and other objects that use them, for snowflake_adopt()';
 
 -- A number that a sequence has returned may be in use even if no row contains the number, because the row was deleted
 -- or rolled back, or because a program took numbers in advance. The function covers the sequences that are owned by the
 -- column or used in its default.
-CREATE FUNCTION snowflake_adopt_given(adopted_table regclass, adopted_column name, widens boolean)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_given(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, increment bigint, is_ours boolean, is_readable boolean, highest_given bigint)
 VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT class.oid, class.oid::regclass::text, definition.seqincrement,
@@ -965,10 +955,10 @@ VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $
                 THEN greatest(definition.seqstart, pg_sequence_last_value(class.oid))
            END
     FROM (
-        SELECT sequence FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
+        SELECT sequence FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
         UNION
         SELECT use.refobjid
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
         JOIN pg_attrdef AS expression
           ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
         JOIN pg_depend AS use
@@ -979,15 +969,15 @@ VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $
     JOIN pg_class AS class ON class.oid = used.sequence AND class.relkind = 'S'
     JOIN pg_sequence AS definition ON definition.seqrelid = class.oid;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_given(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_given(regclass, name, boolean) IS
     'sequences of the column, and the highest value that each sequence has returned, for snowflake_adopt()';
 
-CREATE FUNCTION snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (obstacle text, remedy text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE involved AS MATERIALIZED (
         SELECT *, pg_describe_object('pg_class'::regclass, relation, column_number) AS description
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
     widened AS (SELECT * FROM involved WHERE NOT is_bigint),
 
@@ -1109,22 +1099,22 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UNION
     SELECT format('%s uses sequence %s, which is dropped with the identity', used_by, sequence_name),
            'Change the objects that use the sequence, so that they use another sequence.'
-    FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
+    FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE is_identity AND used_by IS NOT NULL;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_obstacles(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_obstacles(regclass, name, boolean) IS
     'obstacles to the statements, and the remedies, for snowflake_adopt()';
 
--- `new_default` is the default expression in the form in which PostgreSQL shows it. If `rewrites` is false, the columns
+-- `kept_defaults` are default expressions in the form in which PostgreSQL shows them. If `rewrites` is false, the columns
 -- become bigint without rewriting the tables.
-CREATE FUNCTION snowflake_adopt_notes(
-    adopted_table regclass, adopted_column name, widens boolean, new_default text, rewrites boolean
+CREATE FUNCTION snowflake_internal.snowflake_adopt_notes(
+    adopted_table regclass, adopted_column name, widens boolean, kept_defaults text[], rewrites boolean
 )
 RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH involved AS MATERIALIZED (
         SELECT *, pg_describe_object('pg_class'::regclass, relation, column_number) AS description
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
     widened AS (
         SELECT relation, relation_name, bool_or(is_root) AS is_root, array_agg(column_name) AS column_names
@@ -1189,10 +1179,10 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_attrdef AS expression
       ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
     WHERE involved.relation = adopted_table AND involved.is_adopted
-      AND pg_get_expr(expression.adbin, expression.adrelid) <> new_default
+      AND pg_get_expr(expression.adbin, expression.adrelid) <> ALL (kept_defaults)
       -- Exclude defaults that use a dropped sequence, because they cannot be restored.
       AND NOT EXISTS (
-          SELECT FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens) AS dropped
+          SELECT FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens) AS dropped
           JOIN pg_depend AS use ON use.refclassid = 'pg_class'::regclass AND use.refobjid = dropped.sequence
           WHERE use.classid = 'pg_attrdef'::regclass AND use.objid = expression.oid AND dropped.used_by IS NULL
       )
@@ -1202,10 +1192,10 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            format('sequence %s will be kept', sequence_name),
            format('The sequence is used by %s.', used_by),
            format('When the sequence is no longer used: DROP SEQUENCE %s;', sequence_name)
-    FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
+    FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE NOT is_identity AND used_by IS NOT NULL;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name, boolean, text, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text[], boolean) IS
     'notices and warnings about the statements, for snowflake_adopt()';
 
 -- snowflake_adopt() moves existing tables to snowflake IDs. adopt_findings.sql collects the facts that it needs.
@@ -1222,7 +1212,7 @@ COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name, boolean, text, boolean
 
 -- Raises an error if this column cannot be adopted at all. Otherwise, returns a description of the table, and the type
 -- of the column.
-CREATE FUNCTION snowflake_adopt_target(
+CREATE FUNCTION snowflake_internal.snowflake_adopt_target(
     adopted_table regclass, adopted_column name, widens boolean, OUT description text, OUT type oid
 )
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1259,7 +1249,7 @@ BEGIN
         RAISE EXCEPTION 'column "%" of % is a generated column', adopted_column, facts.description
             USING ERRCODE = 'feature_not_supported', HINT = 'Adopt the column from which the values are computed.';
     ELSIF facts.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype,
-                             '@extschema@.snowflake'::regtype) THEN
+                             snowflake_internal.id_type()) THEN
         RAISE EXCEPTION 'column "%" of % is of type %, not an integer', adopted_column, facts.description,
             format_type(facts.type, NULL)
             USING ERRCODE = 'datatype_mismatch',
@@ -1275,10 +1265,10 @@ BEGIN
     END IF;
 
     SELECT string_agg(relation_name, ' and ' ORDER BY relation_name) AS tables,
-           string_agg(format('SELECT %s.snowflake_adopt(%L, %L);', '@extschema@', relation_name, column_name), ' '
+           string_agg(format('SELECT %s.snowflake_adopt(%L, %L);', snowflake_internal.home(), relation_name, column_name), ' '
                       ORDER BY relation_name) AS commands
     INTO note
-    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     WHERE is_adopted AND is_root
     HAVING NOT bool_or(relation = adopted_table);
     IF FOUND THEN
@@ -1291,12 +1281,12 @@ BEGIN
     type := facts.type;
 END
 $$;
-COMMENT ON FUNCTION snowflake_adopt_target(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_target(regclass, name, boolean) IS
     'description of the table and type of the column, for snowflake_adopt(); an error if the column cannot be adopted';
 
 -- Raises an error if code of roles that the caller does not trust could run with the privileges of the caller.
 -- `trusting_call` is the call in which the caller names an owner as trusted, up to the name.
-CREATE FUNCTION snowflake_adopt_check_owners(
+CREATE FUNCTION snowflake_internal.snowflake_adopt_check_owners(
     adopted_table regclass, adopted_column name, widens boolean, trusted_owner regrole, trusting_call text
 ) RETURNS void
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1306,7 +1296,7 @@ DECLARE
     note record;
 BEGIN
     SELECT string_agg(DISTINCT relation_name, ', ') INTO names
-    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     WHERE NOT is_owned AND (is_adopted OR NOT is_bigint);
     IF names IS NOT NULL THEN
         RAISE EXCEPTION 'must be owner of %', names
@@ -1329,7 +1319,7 @@ BEGIN
     INTO note
     FROM (
         SELECT *, owner NOT IN (caller, coalesce(trusted_owner, caller)) AS is_strange
-        FROM @extschema@.snowflake_adopt_owners(adopted_table, adopted_column, widens)
+        FROM snowflake_internal.snowflake_adopt_owners(adopted_table, adopted_column, widens)
     ) AS concerned;
     IF note.tables IS NOT NULL THEN
         RAISE EXCEPTION 'not all affected tables belong to role %', caller
@@ -1350,7 +1340,7 @@ BEGIN
     FROM (
         SELECT namespace.oid, CASE WHEN namespace.nspowner = 'pg_database_owner'::regrole THEN database.datdba
                                    ELSE namespace.nspowner END::regrole AS owner
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
         JOIN pg_class AS class ON class.oid = involved.relation
         JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
         JOIN pg_database AS database ON database.datname = current_database()
@@ -1368,10 +1358,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_adopt_check_owners(regclass, name, boolean, regrole, text) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_check_owners(regclass, name, boolean, regrole, text) IS
     'refuses tables and schemas of roles that the caller does not trust, for snowflake_adopt()';
 
-CREATE FUNCTION snowflake_adopt_plan(
+CREATE FUNCTION snowflake_internal.snowflake_adopt_plan(
     adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole, generator text
 )
 RETURNS TABLE (statement text, notice text)
@@ -1382,15 +1372,20 @@ DECLARE
     -- NULL for snowflake IDs.
     segment CONSTANT text := CASE WHEN starts_with(generator, 'segment:') THEN substr(generator, 9) END;
     widens CONSTANT boolean := segment IS NULL;
+    home CONSTANT text := snowflake_internal.home();
     new_default CONSTANT text := CASE
-        WHEN segment IS NULL THEN '@extschema@.snowflake_nextval()'
-        ELSE format('@extschema@.snowflake_segment_nextval(%L)', segment)
+        WHEN segment IS NULL THEN home || '.snowflake_next()'
+        ELSE format('%s.snowflake_segment_next(%L)', home, segment)
     END;
-    -- The default expression in the form in which PostgreSQL shows it. standard_conforming_strings = on prevents E''.
-    default_in_catalog CONSTANT text := CASE
-        WHEN segment IS NULL THEN to_regprocedure(new_default)::text
-        ELSE format('%s(''%s''::text)', to_regproc('@extschema@.snowflake_segment_nextval'),
-                    replace(segment, '''', ''''''))
+    -- The default expressions that are kept, in the form in which PostgreSQL shows them. standard_conforming_strings = on
+    -- prevents E''.
+    kept_defaults CONSTANT text[] := CASE
+        WHEN segment IS NULL THEN ARRAY[to_regprocedure(home || '.snowflake_next()')::text,
+                                        to_regprocedure(home || '.snowflake_nextval()')::text]
+        ELSE ARRAY[format('%s(''%s''::text)', to_regproc(home || '.snowflake_segment_next'),
+                          replace(segment, '''', '''''')),
+                   format('%s(''%s''::text)', to_regproc(home || '.snowflake_segment_nextval'),
+                          replace(segment, '''', ''''''))]
     END;
     target record;
     caller CONSTANT regrole := quote_ident(current_user)::regrole;
@@ -1407,7 +1402,7 @@ BEGIN
                   HINT = 'Use ''snowflake'', or ''segment:'' followed by the name of a segment, which has 1 to 255 bytes.';
     END IF;
 
-    target := @extschema@.snowflake_adopt_target(adopted_table, adopted_column, widens);
+    target := snowflake_internal.snowflake_adopt_target(adopted_table, adopted_column, widens);
 
     -- Check that new rows will get IDs. A call for an ID may wait, so the check is made before the locks are acquired.
     IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -1416,9 +1411,9 @@ BEGIN
                   DETAIL = 'Changes that other sessions commit before the tables are locked would not be visible.',
                   HINT = 'Start the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.';
     ELSIF for_execution AND segment IS NULL THEN
-        PERFORM @extschema@.snowflake_nextval();
+        PERFORM snowflake_internal.next_id();
     ELSIF for_execution THEN
-        lowest_to_come := @extschema@.snowflake_segment_nextval(segment);
+        lowest_to_come := snowflake_internal.next_number(segment);
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
             USING DETAIL = 'After the statements have been executed, inserting a row without an explicit ID would fail on this server.',
@@ -1427,8 +1422,8 @@ BEGIN
 
     -- Check whether max_value of the segment fits into the column, if the caller is allowed to see max_value.
     IF NOT widens AND current_setting('snowflake_id.database', true) IS NOT NULL
-       AND has_function_privilege('@extschema@.snowflake_segments_in_use()', 'EXECUTE') THEN
-        SELECT max_value, position INTO note FROM @extschema@.snowflake_segments_in_use() WHERE name = segment;
+       AND has_function_privilege('snowflake_internal.snowflake_segments_in_use()', 'EXECUTE') THEN
+        SELECT max_value, position INTO note FROM snowflake_internal.snowflake_segments_in_use() WHERE name = segment;
         IF FOUND THEN
             lowest_to_come := coalesce(lowest_to_come, note.position);
             highest := note.max_value;
@@ -1449,9 +1444,9 @@ BEGIN
     -- Before a table is locked, other sessions can add foreign keys or children, or change the owner. Therefore, the
     -- last iteration repeats all checks while all locks are held.
     LOOP
-        PERFORM @extschema@.snowflake_adopt_check_owners(
+        PERFORM snowflake_internal.snowflake_adopt_check_owners(
             adopted_table, adopted_column, widens, trusted_owner,
-            format('SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => ', '@extschema@', adopted_table,
+            format('SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => ', home, adopted_table,
                    adopted_column, (NOT for_execution)::text)
         );
         EXIT WHEN NOT for_execution;
@@ -1461,7 +1456,7 @@ BEGIN
         SELECT string_agg(relation_name, ', ' ORDER BY is_adopted, relation_name) INTO names
         FROM (
             SELECT relation_name, bool_or(is_adopted) AS is_adopted
-            FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+            FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
             WHERE is_root AND (is_adopted OR NOT is_bigint)
             GROUP BY relation_name
         ) AS altered;
@@ -1473,26 +1468,26 @@ BEGIN
     SELECT string_agg(obstacle, E'\n' ORDER BY obstacle COLLATE "C") AS obstacles,
            string_agg(DISTINCT remedy, E'\n') AS remedies
     INTO note
-    FROM @extschema@.snowflake_adopt_obstacles(adopted_table, adopted_column, widens);
+    FROM snowflake_internal.snowflake_adopt_obstacles(adopted_table, adopted_column, widens);
     IF note.obstacles IS NOT NULL THEN
         RAISE EXCEPTION 'cannot adopt column "%" of %', adopted_column, target.description
             USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
     END IF;
 
     -- Check that new IDs differ from existing values. No new ID is lower than the first ID of the current tick.
-    SELECT bool_or(pg_get_expr(expression.adbin, expression.adrelid) IS DISTINCT FROM default_in_catalog)
+    SELECT bool_or((pg_get_expr(expression.adbin, expression.adrelid) = ANY (kept_defaults)) IS NOT TRUE)
     INTO sets_default
-    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
     LEFT JOIN pg_attrdef AS expression
       ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
     WHERE involved.is_adopted;
     IF sets_default THEN
         EXECUTE format('SELECT max(%I) FROM %s', adopted_column,
                        (SELECT involved.relation_name
-                        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
+                        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
                         WHERE involved.relation = adopted_table AND involved.is_adopted))
         INTO highest;
-        FOR note IN SELECT * FROM @extschema@.snowflake_adopt_given(adopted_table, adopted_column, widens) LOOP
+        FOR note IN SELECT * FROM snowflake_internal.snowflake_adopt_given(adopted_table, adopted_column, widens) LOOP
             IF NOT note.is_readable THEN
                 RAISE EXCEPTION 'permission denied for sequence %', note.sequence_name
                     USING ERRCODE = 'insufficient_privilege',
@@ -1505,11 +1500,9 @@ BEGIN
             END IF;
         END LOOP;
         SELECT greatest(highest, max(given.highest_given)) INTO highest
-        FROM @extschema@.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
-        -- All arguments are specified, with exactly the types of the parameters. Therefore, no function that another
-        -- role has created in the same schema can be a better match.
+        FROM snowflake_internal.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
         IF widens THEN
-            lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
+            lowest_to_come := snowflake_internal.lowest_new_id();
         ELSIF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % are not below the next number', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -1531,10 +1524,10 @@ BEGIN
 
     RETURN QUERY
     WITH RECURSIVE involved AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+        SELECT * FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
     sequences AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
+        SELECT * FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     ),
     -- All columns of a table are changed in one statement, so that the table is rewritten only once.
     rewritten AS (
@@ -1576,7 +1569,7 @@ BEGIN
         RETURN;
     END IF;
     FOR note IN
-        SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column, widens, default_in_catalog, true)
+        SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, widens, kept_defaults, true)
     LOOP
         IF note.is_warning THEN
             RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
@@ -1586,7 +1579,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_adopt_plan(regclass, name, boolean, regrole, text) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_plan(regclass, name, boolean, regrole, text) IS
     'checks and locks tables for snowflake_adopt(), and returns the statements to execute';
 
 CREATE FUNCTION snowflake_adopt(
@@ -1595,13 +1588,13 @@ CREATE FUNCTION snowflake_adopt(
 ) RETURNS SETOF text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 DECLARE
-    step record;
+    step pg_catalog.record;
 BEGIN
     IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL OR generator IS NULL THEN
         RAISE EXCEPTION 'table_name, column_name, dry_run and generator must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
     -- The plan is complete before the first statement runs.
-    FOR step IN SELECT * FROM @extschema@.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP
+    FOR step IN SELECT * FROM snowflake_internal.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP
         IF NOT dry_run THEN
             -- Rewriting a table can take a long time, and no pg_stat_progress view shows the progress.
             IF step.notice IS NOT NULL THEN
@@ -1627,23 +1620,23 @@ COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean, regrole, text) IS
 --
 -- The names are those of the old objects, followed by _snowflake.
 
-CREATE FUNCTION snowflake_adopt_copy() RETURNS trigger
+CREATE FUNCTION snowflake_internal.snowflake_adopt_copy() RETURNS trigger
     VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_adopt_copy';
-COMMENT ON FUNCTION snowflake_adopt_copy() IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_copy() IS
     'keeps new columns equal to the columns that they will replace; trigger function, for snowflake_adopt_online()';
 
 -- A name has at most 63 bytes.
-CREATE FUNCTION snowflake_adopt_new_name(old_name name) RETURNS name
+CREATE FUNCTION snowflake_internal.snowflake_adopt_new_name(old_name name) RETURNS name
 IMMUTABLE STRICT PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT (left(old_name::text, max(length)) || '_snowflake')::name
     FROM generate_series(0, 53) AS length
     WHERE octet_length(left(old_name::text, length)) <= 53;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_new_name(name) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_new_name(name) IS
     'name of the new object beside an old one, for snowflake_adopt_online()';
 
 -- The columns to be replaced. `new_number` is NULL until the new column and its trigger exist.
-CREATE FUNCTION snowflake_adopt_pairs(adopted_table regclass, adopted_column name)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_pairs(adopted_table regclass, adopted_column name)
 RETURNS TABLE (
     relation oid, relation_name text, is_adopted boolean, old_number smallint, old_name name, is_not_null boolean,
     new_name name, new_number smallint
@@ -1651,12 +1644,12 @@ RETURNS TABLE (
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT involved.relation, involved.relation_name, involved.is_adopted, involved.column_number, involved.column_name,
            old.attnotnull, name.new, new.attnum
-    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
     JOIN pg_attribute AS old ON old.attrelid = involved.relation AND old.attnum = involved.column_number
-    CROSS JOIN LATERAL @extschema@.snowflake_adopt_new_name(involved.column_name) AS name (new)
+    CROSS JOIN LATERAL snowflake_internal.snowflake_adopt_new_name(involved.column_name) AS name (new)
     LEFT JOIN pg_trigger AS trigger
       ON trigger.tgrelid = involved.relation
-     AND trigger.tgfoid = '@extschema@.snowflake_adopt_copy()'::regprocedure
+     AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
      -- Each argument is followed by a zero byte.
      AND position(decode('00', 'hex') || convert_to(involved.column_name::text, getdatabaseencoding()) || decode('00', 'hex')
                   || convert_to(name.new::text, getdatabaseencoding()) || decode('00', 'hex')
@@ -1665,22 +1658,22 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON trigger.oid IS NOT NULL AND new.attrelid = involved.relation AND new.attname = name.new AND NOT new.attisdropped
     WHERE NOT involved.is_bigint;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_pairs(regclass, name) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_pairs(regclass, name) IS
     'columns to be replaced, and their new columns, for snowflake_adopt_online()';
 
 -- The foreign keys that contain a column to be replaced, on either side, with the numbers of the columns as they will be.
-CREATE FUNCTION snowflake_adopt_foreign_keys(adopted_table regclass, adopted_column name)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_foreign_keys(adopted_table regclass, adopted_column name)
 RETURNS TABLE (
     foreign_key oid, relation oid, relation_name text, referenced oid, referenced_name text, name name, new_name name,
     new_key smallint[], new_referenced_key smallint[], definition text, is_valid boolean
 )
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH pairs AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column)
+        SELECT * FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
     )
     SELECT foreign_key.oid, foreign_key.conrelid, format('%I.%I', namespace.nspname, class.relname),
            foreign_key.confrelid, format('%I.%I', referenced_namespace.nspname, referenced.relname),
-           foreign_key.conname, @extschema@.snowflake_adopt_new_name(foreign_key.conname),
+           foreign_key.conname, snowflake_internal.snowflake_adopt_new_name(foreign_key.conname),
            key.numbers, referenced_key.numbers,
            concat(
                format('FOREIGN KEY (%s) REFERENCES %I.%I (%s)', key.names, referenced_namespace.nspname, referenced.relname,
@@ -1728,12 +1721,12 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
              OR pairs.relation = foreign_key.confrelid AND pairs.old_number = ANY (foreign_key.confkey)
       );
 $$;
-COMMENT ON FUNCTION snowflake_adopt_foreign_keys(regclass, name) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_foreign_keys(regclass, name) IS
     'foreign keys that contain a column to be replaced, for snowflake_adopt_online()';
 
 -- The sequence that counts the filled pages of a table, which is owned by a new column of the table. A role that cannot
 -- read the sequence sees no numbers.
-CREATE FUNCTION snowflake_adopt_counter(relation oid, OUT sequence regclass, OUT pages_filled bigint, OUT pages bigint)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_counter(relation oid, OUT sequence regclass, OUT pages_filled bigint, OUT pages bigint)
 RETURNS SETOF record
 VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT class.oid::regclass,
@@ -1751,9 +1744,9 @@ VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $
     JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
     JOIN pg_sequence AS definition ON definition.seqrelid = class.oid AND definition.seqmin = 0
     WHERE trigger.tgrelid = snowflake_adopt_counter.relation
-      AND trigger.tgfoid = '@extschema@.snowflake_adopt_copy()'::regprocedure;
+      AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_counter(oid) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_counter(oid) IS
     'sequence that counts the filled pages of a table, for snowflake_adopt_online()';
 
 CREATE VIEW snowflake_adopt_progress AS
@@ -1766,8 +1759,8 @@ CREATE VIEW snowflake_adopt_progress AS
                  AND proof.contype OPERATOR(pg_catalog.=) 'c'::pg_catalog."char" AND NOT proof.convalidated
            ) AS is_checked
     FROM pg_catalog.pg_trigger AS trigger
-    LEFT JOIN LATERAL @extschema@.snowflake_adopt_counter(trigger.tgrelid) AS counter ON true
-    WHERE trigger.tgfoid OPERATOR(pg_catalog.=) '@extschema@.snowflake_adopt_copy()'::pg_catalog.regprocedure;
+    LEFT JOIN LATERAL snowflake_internal.snowflake_adopt_counter(trigger.tgrelid) AS counter ON true
+    WHERE trigger.tgfoid OPERATOR(pg_catalog.=) 'snowflake_internal.snowflake_adopt_copy()'::pg_catalog.regprocedure;
 
 GRANT SELECT ON snowflake_adopt_progress TO PUBLIC;
 
@@ -1780,15 +1773,15 @@ COMMENT ON COLUMN snowflake_adopt_progress.pages IS 'number of pages to be fille
 COMMENT ON COLUMN snowflake_adopt_progress.is_checked IS
     'true if all rows were checked: the new columns are equal to the columns that they replace';
 
-CREATE FUNCTION snowflake_adopt_online_obstacles(adopted_table regclass, adopted_column name)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(adopted_table regclass, adopted_column name)
 RETURNS TABLE (obstacle text, remedy text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH pairs AS MATERIALIZED (
         SELECT *, pg_describe_object('pg_class'::regclass, relation, old_number) AS description
-        FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column)
+        FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
     ),
     foreign_keys AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_foreign_keys(adopted_table, adopted_column)
+        SELECT * FROM snowflake_internal.snowflake_adopt_foreign_keys(adopted_table, adopted_column)
     ),
     altered (relation) AS (
         SELECT pairs.relation FROM pairs
@@ -1797,7 +1790,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     )
 
     SELECT obstacle, replace(replace(remedy, 'snowflake_adopt()', 'snowflake_adopt_online()'), ', all in one transaction', '')
-    FROM @extschema@.snowflake_adopt_obstacles(adopted_table, adopted_column, true)
+    FROM snowflake_internal.snowflake_adopt_obstacles(adopted_table, adopted_column, true)
 
     UNION
     SELECT format('%s is partitioned, or has parents or children',
@@ -1831,7 +1824,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            'again, for example as NOT VALID.'
     FROM pairs
     JOIN pg_trigger AS trigger
-      ON trigger.tgrelid = pairs.relation AND trigger.tgfoid = '@extschema@.snowflake_adopt_copy()'::regprocedure
+      ON trigger.tgrelid = pairs.relation AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
     GROUP BY trigger.oid, trigger.tgnargs
     HAVING trigger.tgnargs > 2 * count(pairs.new_number)
 
@@ -1942,7 +1935,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     FROM pairs
     CROSS JOIN has_parameter_privilege('session_replication_role', 'SET') AS setting (fires_no_triggers)
     JOIN pg_trigger AS trigger ON trigger.tgrelid = pairs.relation AND NOT trigger.tgisinternal
-    WHERE trigger.tgtype & 16 <> 0 AND trigger.tgfoid <> '@extschema@.snowflake_adopt_copy()'::regprocedure
+    WHERE trigger.tgtype & 16 <> 0 AND trigger.tgfoid <> 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
       AND trigger.tgenabled = ANY (CASE WHEN setting.fires_no_triggers THEN '{R,A}' ELSE '{O,A}' END::"char"[])
 
     -- Triggers of the same kind fire in the order of their names.
@@ -1954,7 +1947,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_trigger AS trigger ON trigger.tgrelid = pairs.relation AND NOT trigger.tgisinternal
     WHERE trigger.tgtype & 3 = 3 AND trigger.tgtype & 20 <> 0
       AND trigger.tgname::text COLLATE "C" >= 'zz_snowflake_adopt'
-      AND trigger.tgfoid <> '@extschema@.snowflake_adopt_copy()'::regprocedure
+      AND trigger.tgfoid <> 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
 
     UNION
     SELECT format('publication "%s" would publish the new columns of %s', publication.pubname,
@@ -1986,7 +1979,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON proof.conrelid = pairs.relation AND proof.conname = pairs.new_name AND proof.contype = 'c'
     WHERE pairs.is_not_null AND pairs.new_number IS NOT NULL AND position('COALESCE' IN pg_get_constraintdef(proof.oid)) > 0;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_online_obstacles(regclass, name) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(regclass, name) IS
     'obstacles to the steps, and the remedies, for snowflake_adopt_online()';
 
 -- The steps of snowflake_adopt_online(), computed from the catalogs. A step is done if its objects exist. Therefore, the
@@ -2005,7 +1998,7 @@ COMMENT ON FUNCTION snowflake_adopt_online_obstacles(regclass, name) IS
 -- * `on_violation`: a statement that is executed if a row violates a constraint,
 -- * `is_manual`: the caller must execute the statement, which is NULL while another session executes it,
 -- * `is_done`.
-CREATE FUNCTION snowflake_adopt_steps(adopted_table regclass, adopted_column name, batch_pages int)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_steps(adopted_table regclass, adopted_column name, batch_pages int)
 RETURNS TABLE (
     "position" text, title text, tables text, lock_mode text, statements text[], after_commit text,
     on_violation text, is_manual boolean, is_done boolean
@@ -2014,12 +2007,12 @@ RETURNS TABLE (
 VOLATILE PARALLEL UNSAFE LANGUAGE sql
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET jit = off AS $$
     WITH pairs AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column)
+        SELECT * FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
     ),
     -- The tables with columns to be replaced.
     filled AS MATERIALIZED (
         SELECT pairs.relation, pairs.relation_name, bool_or(pairs.is_adopted) AS is_adopted,
-               format('%I.%I', namespace.nspname, @extschema@.snowflake_adopt_new_name(class.relname)) AS new_sequence,
+               format('%I.%I', namespace.nspname, snowflake_internal.snowflake_adopt_new_name(class.relname)) AS new_sequence,
                min(pairs.new_name::text) AS first_column, class.relowner::regrole AS owner,
                pg_relation_size(pairs.relation) / current_setting('block_size')::int + 1 AS pages_now,
                bool_and(pairs.new_number IS NOT NULL) AS has_columns,
@@ -2053,11 +2046,11 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
                       least(coalesce(counter.pages_filled, 0) + batch_pages, coalesce(counter.pages, pages_now)),
                       filled.is_unfilled) AS condition
         FROM filled
-        LEFT JOIN LATERAL @extschema@.snowflake_adopt_counter(filled.relation) AS counter ON true
+        LEFT JOIN LATERAL snowflake_internal.snowflake_adopt_counter(filled.relation) AS counter ON true
     ),
     foreign_keys AS MATERIALIZED (
         SELECT foreign_keys.*, new.oid AS new_foreign_key, coalesce(new.convalidated, false) AS is_checked
-        FROM @extschema@.snowflake_adopt_foreign_keys(adopted_table, adopted_column) AS foreign_keys
+        FROM snowflake_internal.snowflake_adopt_foreign_keys(adopted_table, adopted_column) AS foreign_keys
         LEFT JOIN pg_constraint AS new
           ON new.contype = 'f' AND new.conrelid = foreign_keys.relation AND new.conname = foreign_keys.new_name
          AND new.confrelid = foreign_keys.referenced
@@ -2066,7 +2059,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
     -- The indexes that contain a column to be replaced.
     indexes AS MATERIALIZED (
         SELECT filled.relation, filled.relation_name, namespace.nspname AS schema, class.oid, class.relname AS name,
-               @extschema@.snowflake_adopt_new_name(class.relname) AS new_name,
+               snowflake_internal.snowflake_adopt_new_name(class.relname) AS new_name,
                index.indisclustered AS is_clustered, index.indisreplident AS is_replica_identity,
                owner.conname AS constraint_name, owner.contype AS constraint_type, owner.oid AS constraint_oid,
                new.indexrelid IS NOT NULL AS exists, coalesce(
@@ -2081,7 +2074,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
                EXISTS (SELECT FROM pg_stat_progress_create_index AS progress WHERE progress.index_relid = new.indexrelid)
                    AS is_in_progress,
                concat('CREATE ', CASE WHEN index.indisunique THEN 'UNIQUE ' END,
-                      format('INDEX CONCURRENTLY %I ON %s USING %I (%s)', @extschema@.snowflake_adopt_new_name(class.relname),
+                      format('INDEX CONCURRENTLY %I ON %s USING %I (%s)', snowflake_internal.snowflake_adopt_new_name(class.relname),
                              filled.relation_name, method.amname, key.keys),
                       ' INCLUDE (' || key.included || ')',
                       CASE WHEN index.indnullsnotdistinct THEN ' NULLS NOT DISTINCT' END,
@@ -2122,7 +2115,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
             LEFT JOIN pg_namespace AS collation_schema ON collation_schema.oid = collating.collnamespace
         ) AS key (numbers, keys, included, replaced)
         LEFT JOIN (pg_index AS new JOIN pg_class AS new_class ON new_class.oid = new.indexrelid)
-          ON new.indrelid = filled.relation AND new_class.relname = @extschema@.snowflake_adopt_new_name(class.relname)
+          ON new.indrelid = filled.relation AND new_class.relname = snowflake_internal.snowflake_adopt_new_name(class.relname)
          AND string_to_array(new.indkey::text, ' ')::int2[] = key.numbers
         WHERE key.replaced > 0
     ),
@@ -2148,7 +2141,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
                format('ALTER TABLE %s %s;', relation_name,
                       string_agg(CASE WHEN not_null.oid IS NULL THEN format('ALTER COLUMN %I SET NOT NULL', pairs.new_name)
                                       ELSE format('ADD CONSTRAINT %I NOT NULL %I',
-                                                  @extschema@.snowflake_adopt_new_name(not_null.conname), pairs.new_name) END,
+                                                  snowflake_internal.snowflake_adopt_new_name(not_null.conname), pairs.new_name) END,
                                  ', ' ORDER BY old_number))
         FROM pairs
         -- Since PostgreSQL 18.
@@ -2160,7 +2153,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
         SELECT '3' || relation_name || name, format('ALTER TABLE %s DROP CONSTRAINT %I;', relation_name, name) FROM foreign_keys
         UNION ALL
         SELECT '4' || sequence_name, format('ALTER SEQUENCE %s OWNED BY NONE;', sequence_name)
-        FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, true)
+        FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, true)
         WHERE NOT is_identity AND used_by IS NOT NULL
         UNION ALL
         SELECT '5' || relation_name,
@@ -2177,7 +2170,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
         UNION ALL
         SELECT '8' || pairs.relation_name || not_null.conname,
                format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I;', pairs.relation_name,
-                      @extschema@.snowflake_adopt_new_name(not_null.conname), not_null.conname)
+                      snowflake_internal.snowflake_adopt_new_name(not_null.conname), not_null.conname)
         FROM pairs
         JOIN pg_constraint AS not_null
           ON not_null.conrelid = pairs.relation AND not_null.contype = 'n' AND not_null.conkey = ARRAY[pairs.old_number]
@@ -2201,7 +2194,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
         UNION ALL
         SELECT 'a' || pairs.relation_name || pairs.old_number,
                format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', pairs.relation_name, pairs.old_name,
-                      CASE WHEN pairs.is_adopted THEN '@extschema@.snowflake_nextval()'
+                      CASE WHEN pairs.is_adopted THEN snowflake_internal.home() || '.snowflake_next()'
                            ELSE pg_get_expr(expression.adbin, expression.adrelid) END)
         FROM pairs
         LEFT JOIN pg_attrdef AS expression ON expression.adrelid = pairs.relation AND expression.adnum = pairs.old_number
@@ -2246,7 +2239,7 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
                'DROP SEQUENCE ' || sequence::text || ';',
                format('ALTER TABLE %s %s, %s;', relation_name, new_columns, new_constraints),
                format('CREATE OR REPLACE TRIGGER zz_snowflake_adopt BEFORE INSERT OR UPDATE ON %s FOR EACH ROW '
-                      'EXECUTE FUNCTION @extschema@.snowflake_adopt_copy(%s);', relation_name, trigger_arguments),
+                      'EXECUTE FUNCTION snowflake_internal.snowflake_adopt_copy(%s);', relation_name, trigger_arguments),
                format('ALTER TABLE %s ENABLE ALWAYS TRIGGER zz_snowflake_adopt;', relation_name)
            ], NULL),
            NULL, NULL, false, has_columns
@@ -2321,20 +2314,20 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
     FROM replacement
     HAVING count(*) > 0;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_steps(regclass, name, int) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_steps(regclass, name, int) IS
     'steps from a column of type int to snowflake IDs, for snowflake_adopt_online()';
 
 -- The steps that take everything back.
-CREATE FUNCTION snowflake_adopt_steps_back(adopted_table regclass, adopted_column name)
+CREATE FUNCTION snowflake_internal.snowflake_adopt_steps_back(adopted_table regclass, adopted_column name)
 RETURNS TABLE ("position" text, title text, tables text, lock_mode text, statements text[])
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     -- All new columns of the tables, because they share the trigger. The trigger knows new columns even if a foreign key was
     -- dropped. A constraint CHECK has the name of each new column.
     WITH pairs AS MATERIALIZED (
         SELECT DISTINCT involved.relation, involved.relation_name, new.attnum AS new_number, new.attname AS new_name
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
         JOIN pg_trigger AS trigger
-          ON trigger.tgrelid = involved.relation AND trigger.tgfoid = '@extschema@.snowflake_adopt_copy()'::regprocedure
+          ON trigger.tgrelid = involved.relation AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
         JOIN pg_attribute AS new
           ON new.attrelid = involved.relation AND NOT new.attisdropped AND new.atttypid = 'bigint'::regtype
          AND position(decode('00', 'hex') || convert_to(new.attname::text, getdatabaseencoding()) || decode('00', 'hex')
@@ -2370,7 +2363,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     FROM pairs
     GROUP BY relation_name;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_steps_back(regclass, name) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_steps_back(regclass, name) IS
     'steps that abandon an adoption, for snowflake_adopt_online()';
 
 -- snowflake_adopt_online() moves big tables to snowflake IDs, while other sessions read and write them. It replaces
@@ -2385,7 +2378,7 @@ COMMENT ON FUNCTION snowflake_adopt_steps_back(regclass, name) IS
 -- lock_wait, and leaves the tables alone for ten times as long. The lock SHARE UPDATE EXCLUSIVE does not block writers.
 -- It is acquired first, because it ends autovacuum, which only stops for a session that has waited for deadlock_timeout.
 
-CREATE FUNCTION snowflake_adopt_online_plan(
+CREATE FUNCTION snowflake_internal.snowflake_adopt_online_plan(
     adopted_table regclass, adopted_column name, trusted_owner regrole, abandon boolean, batch_pages int,
     for_execution boolean, is_first boolean
 )
@@ -2396,28 +2389,30 @@ RETURNS TABLE (
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET row_security = off SET standard_conforming_strings = on SET jit = off AS $$
 DECLARE
-    default_in_catalog CONSTANT text := to_regprocedure('@extschema@.snowflake_nextval()')::text;
+    home CONSTANT text := snowflake_internal.home();
+    kept_defaults CONSTANT text[] := ARRAY[to_regprocedure(home || '.snowflake_next()')::text,
+                                          to_regprocedure(home || '.snowflake_nextval()')::text];
     target record;
     lowest_to_come bigint;
     note record;
 BEGIN
-    target := @extschema@.snowflake_adopt_target(adopted_table, adopted_column, true);
+    target := snowflake_internal.snowflake_adopt_target(adopted_table, adopted_column, true);
     IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'cannot adopt a column at isolation level %', current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported',
                   DETAIL = 'Changes that other sessions commit would not be visible.',
                   HINT = 'SET default_transaction_isolation = ''read committed'';';
     END IF;
-    PERFORM @extschema@.snowflake_adopt_check_owners(
+    PERFORM snowflake_internal.snowflake_adopt_check_owners(
         adopted_table, adopted_column, true, trusted_owner,
-        format('CALL %s.snowflake_adopt_online(%L, %L, dry_run => %s, owner => ', '@extschema@', adopted_table,
+        format('CALL %s.snowflake_adopt_online(%L, %L, dry_run => %s, owner => ', home, adopted_table,
                adopted_column, (NOT for_execution)::text)
     );
 
     IF abandon THEN
         RETURN QUERY
         SELECT step.title, step.tables, step.lock_mode, step.statements, NULL::text, NULL::text, false
-        FROM @extschema@.snowflake_adopt_steps_back(adopted_table, adopted_column) AS step
+        FROM snowflake_internal.snowflake_adopt_steps_back(adopted_table, adopted_column) AS step
         ORDER BY step."position" COLLATE "C";
         IF NOT FOUND AND is_first THEN
             RAISE NOTICE 'column "%" of % is not being adopted', adopted_column, target.description
@@ -2431,13 +2426,13 @@ BEGIN
         JOIN pg_attribute AS attribute
           ON attribute.attrelid = expression.adrelid AND attribute.attnum = expression.adnum
         WHERE expression.adrelid = adopted_table AND attribute.attname = adopted_column
-          AND pg_get_expr(expression.adbin, expression.adrelid) = default_in_catalog;
+          AND pg_get_expr(expression.adbin, expression.adrelid) = ANY (kept_defaults);
         IF NOT FOUND THEN
             RAISE EXCEPTION 'column "%" of % is already of type %', adopted_column, target.description,
                 format_type(target.type, NULL)
                 USING ERRCODE = 'wrong_object_type',
                       HINT = format('Only its default has to be changed, which takes milliseconds: SELECT %s.snowflake_adopt(%L, %L, '
-                                    'dry_run => false);', '@extschema@', adopted_table, adopted_column);
+                                    'dry_run => false);', home, adopted_table, adopted_column);
         ELSIF is_first THEN
             RAISE NOTICE 'column "%" of % has already been adopted', adopted_column, target.description;
         END IF;
@@ -2448,7 +2443,7 @@ BEGIN
         NULL;
     ELSIF for_execution THEN
         -- Check that new rows will get IDs.
-        PERFORM @extschema@.snowflake_nextval();
+        PERFORM snowflake_internal.next_id();
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
             USING DETAIL = 'The procedure would fail on this server, because it cannot generate IDs.',
@@ -2458,14 +2453,14 @@ BEGIN
     SELECT string_agg(obstacle, E'\n' ORDER BY obstacle COLLATE "C") AS obstacles,
            string_agg(DISTINCT remedy, E'\n') AS remedies
     INTO note
-    FROM @extschema@.snowflake_adopt_online_obstacles(adopted_table, adopted_column);
+    FROM snowflake_internal.snowflake_adopt_online_obstacles(adopted_table, adopted_column);
     IF note.obstacles IS NOT NULL THEN
         RAISE EXCEPTION 'cannot adopt column "%" of %', adopted_column, target.description
             USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
     END IF;
 
     -- No value of the column and no value of its sequence that fits into the column is larger.
-    lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
+    lowest_to_come := snowflake_internal.lowest_new_id();
     IF lowest_to_come <= 2147483647 THEN
         RAISE EXCEPTION 'values of column "%" of % may not be below the next ID', adopted_column, target.description
             USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -2477,20 +2472,20 @@ BEGIN
 
     IF is_first AND NOT (
         for_execution
-        AND EXISTS (SELECT FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column) WHERE new_number IS NOT NULL)
+        AND EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column) WHERE new_number IS NOT NULL)
     ) THEN
         SELECT string_agg(relation_name, ', ' ORDER BY relation_name) AS tables,
                pg_size_pretty(sum(pg_total_relation_size(relation))) AS size
         INTO note
         FROM (
-            SELECT DISTINCT relation, relation_name FROM @extschema@.snowflake_adopt_pairs(adopted_table, adopted_column)
+            SELECT DISTINCT relation, relation_name FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
         ) AS filled;
         RAISE NOTICE 'tables whose rows will be updated: % (% with their indexes)', note.tables, note.size
             USING DETAIL = 'The tables and their indexes can grow to about twice their size. The replaced columns become the last '
                            'columns of their tables, also for SELECT * and for INSERT without a list of columns.',
                   HINT = 'To undo all steps before the columns are replaced, repeat the call with abandon => true.';
         FOR note IN
-            SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column, true, default_in_catalog, false)
+            SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, true, kept_defaults, false)
         LOOP
             IF note.is_warning THEN
                 RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
@@ -2503,12 +2498,14 @@ BEGIN
     RETURN QUERY
     SELECT step.title, step.tables, step.lock_mode, step.statements, step.after_commit, step.on_violation,
            step.is_manual
-    FROM @extschema@.snowflake_adopt_steps(adopted_table, adopted_column, batch_pages) AS step
+    FROM snowflake_internal.snowflake_adopt_steps(adopted_table, adopted_column, batch_pages) AS step
     WHERE NOT step.is_done
     ORDER BY step."position" COLLATE "C";
 END
 $$;
-COMMENT ON FUNCTION snowflake_adopt_online_plan(regclass, name, regrole, boolean, int, boolean, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.can_commit() IS
+    'whether the calling procedure can commit, for snowflake_adopt_online(); internal';
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, int, boolean, boolean) IS
     'checks for snowflake_adopt_online(), and the steps that are not yet done';
 
 CREATE PROCEDURE snowflake_adopt_online(
@@ -2527,8 +2524,8 @@ DECLARE
     number pg_catalog.int4 := 0;
     last_title pg_catalog.text;
     last_statements pg_catalog.text[];
-    step record;
-    locked record;
+    step pg_catalog.record;
+    locked pg_catalog.record;
     statement pg_catalog.text;
     is_complete pg_catalog.bool;
 BEGIN
@@ -2543,11 +2540,16 @@ BEGIN
         RAISE EXCEPTION 'batch_pages, pause or lock_wait is out of range'
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = 'batch_pages must be at least 1, pause must not be negative, and lock_wait must be between 1 ms and 10 s.';
+    ELSIF NOT dry_run AND NOT snowflake_internal.can_commit() THEN
+        RAISE EXCEPTION 'snowflake_adopt_online() cannot run inside a transaction block or a function'
+            USING ERRCODE = 'active_sql_transaction',
+                  DETAIL = 'The procedure commits after each step.',
+                  HINT = 'Turn on autocommit, and call the procedure by itself: not between BEGIN and COMMIT, in a function, or in a block with EXCEPTION.';
     END IF;
 
     IF dry_run THEN
         FOR step IN
-            SELECT * FROM @extschema@.snowflake_adopt_online_plan(table_name, column_name, owner, abandon, batch_pages, false, true)
+            SELECT * FROM snowflake_internal.snowflake_adopt_online_plan(table_name, column_name, owner, abandon, batch_pages, false, true)
         LOOP
             number := number OPERATOR(pg_catalog.+) 1;
             RAISE NOTICE 'step %: %', number, step.title USING DETAIL = pg_catalog.array_to_string(step.statements, E'\n');
@@ -2555,11 +2557,11 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Fail immediately in a transaction block.
+    -- The first step begins in a transaction of its own, in which lock_timeout and what was read so far do not matter.
     COMMIT;
     LOOP
         SELECT * INTO step
-        FROM @extschema@.snowflake_adopt_online_plan(
+        FROM snowflake_internal.snowflake_adopt_online_plan(
             table_name, column_name, owner, abandon, batch_pages, true, last_title IS NULL
         )
         LIMIT 1;
@@ -2607,7 +2609,7 @@ BEGIN
                 );
                 EXECUTE pg_catalog.format('LOCK TABLE %s IN %s MODE', step.tables, step.lock_mode);
                 SELECT * INTO locked
-                FROM @extschema@.snowflake_adopt_online_plan(table_name, column_name, owner, abandon, batch_pages, true, false)
+                FROM snowflake_internal.snowflake_adopt_online_plan(table_name, column_name, owner, abandon, batch_pages, true, false)
                 LIMIT 1;
                 is_complete := step.statements OPERATOR(pg_catalog.=) locked.statements
                     AND step.tables OPERATOR(pg_catalog.=) locked.tables;
@@ -2647,10 +2649,10 @@ COMMENT ON PROCEDURE snowflake_adopt_online(regclass, name, boolean, regrole, bo
 
 -- Functions that create partitions by the time of the ID.
 
--- snowflake_create_partitions_plan() makes the checks and creates the statements, and snowflake_create_partitions()
--- executes them. Both functions run with the privileges of the caller. Only snowflake_create_partitions_plan() sets
--- search_path. The statements run with the caller's search_path, because they may run event triggers, which must see
--- the same search_path as if the caller had typed the statements.
+-- snowflake_internal.snowflake_partition_steps() makes the checks and creates the statements, and
+-- snowflake_internal.snowflake_add_partitions() executes them. Both functions run with the privileges of the caller. Only
+-- the first one sets search_path. The statements run with the caller's search_path, because they may run event triggers,
+-- which must see the same search_path as if the caller had typed the statements.
 --
 -- The caller must be the owner of the table. A superuser or a member of the owning role is rejected, because creating a
 -- partition evaluates constant expressions in the table's indexes and in the constraints of its default partition, with
@@ -2659,7 +2661,7 @@ COMMENT ON PROCEDURE snowflake_adopt_online(regclass, name, boolean, regrole, bo
 -- defaults and generated columns are copied but not run.
 
 -- Times are computed in UTC, so that the same call produces the same bounds in every session.
-CREATE FUNCTION snowflake_create_partitions_plan(
+CREATE FUNCTION snowflake_internal.snowflake_partition_steps(
     parent regclass, start timestamptz, stop timestamptz, step interval, layout text, for_execution boolean
 ) RETURNS TABLE (
     partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, statement text
@@ -2680,11 +2682,11 @@ DECLARE
     part_name text;
     planned record;
 BEGIN
-    IF parent IS NULL OR start IS NULL OR stop IS NULL OR step IS NULL OR for_execution IS NULL THEN
-        RAISE EXCEPTION 'parent, start, stop, step and dry_run must not be null'
+    IF parent IS NULL OR start IS NULL OR stop IS NULL OR step IS NULL THEN
+        RAISE EXCEPTION 'parent, since, before and step must not be null'
             USING ERRCODE = 'null_value_not_allowed',
                   DETAIL = 'Only layout may be null. In that case, the layout of the session is used.',
-                  HINT = 'Specify a table, a start, a stop and a step.';
+                  HINT = 'Specify a table, a start, an end and a step.';
     ELSIF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'cannot create partitions at isolation level %',
             current_setting('transaction_isolation')
@@ -2699,7 +2701,7 @@ BEGIN
                WHEN p.partstrat = 'h' THEN 'It is partitioned by HASH.'
                WHEN p.partnatts > 1 THEN format('Its partition key has %s columns.', p.partnatts)
                WHEN a.attname IS NULL THEN 'Its partition key is an expression.'
-               WHEN a.atttypid NOT IN ('bigint'::regtype, '@extschema@.snowflake'::regtype)
+               WHEN a.atttypid NOT IN ('bigint'::regtype, snowflake_internal.id_type())
                    THEN format('Its partition key "%s" is of type %s.', a.attname, format_type(a.atttypid, a.atttypmod))
            END
     INTO place, table_name, problem
@@ -2719,23 +2721,23 @@ BEGIN
 
     IF layout IS NULL THEN
         -- This call loads the library if necessary, and fails if the setting is not a valid layout.
-        PERFORM @extschema@.snowflake_min_id(start);
+        PERFORM snowflake_internal.bound(start);
         layout := current_setting('snowflake_id.layout');
     END IF;
     SELECT facts.epoch, facts.exhausted_at INTO epoch, exhausted_at
-    FROM @extschema@.snowflake_describe_layout(layout) AS facts;
+    FROM snowflake_internal.limits(layout) AS facts;
     IF step < interval '1 second' THEN
         RAISE EXCEPTION 'a step of % is too short', step
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = 'The shortest step is one second.',
                   HINT = 'Use a longer step, such as interval ''1 month''.';
     ELSIF stop <= start THEN
-        RAISE EXCEPTION 'stop must be later than start'
+        RAISE EXCEPTION 'before must be later than since'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('Argument start is %s, and argument stop is %s.', start, stop),
-                  HINT = 'Specify a later stop.';
+                  DETAIL = format('Argument since is %s, and argument before is %s.', start, stop),
+                  HINT = 'Specify a later value for before.';
     ELSIF start < epoch OR stop > exhausted_at THEN
-        RAISE EXCEPTION 'the range from start to stop is not within the layout'
+        RAISE EXCEPTION 'the range from since to before is not within the layout'
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = format('The range is from %s to %s. The layout covers times from %s to %s.',
                                   start, stop, epoch, exhausted_at),
@@ -2826,8 +2828,8 @@ BEGIN
             CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM [(](.*)[)] TO [(](.*)[)]') AS bound
             WHERE i.inhparent = parent AND bound IS NOT NULL
         ), wanted AS (
-            SELECT step.*, @extschema@.snowflake_min_id(step.since, layout) AS from_id,
-                   @extschema@.snowflake_min_id(step.before, layout) AS to_id
+            SELECT step.*, snowflake_internal.bound(step.since, layout) AS from_id,
+                   snowflake_internal.bound(step.before, layout) AS to_id
             FROM unnest(bounds[:cardinality(bounds) - 1], bounds[2:]) WITH ORDINALITY AS step (since, before, position)
         )
         SELECT wanted.*, found.nspname, found.relname, found.from_id AS found_from, found.to_id AS found_to
@@ -2855,7 +2857,7 @@ BEGIN
                 USING ERRCODE = 'invalid_object_definition',
                       DETAIL = format('The partition contains IDs from %s to %s, and the range is from %s to %s.',
                                       planned.found_from, planned.found_to, from_id, to_id),
-                      HINT = 'Use a start and a step that produce the bounds of the existing partitions.';
+                      HINT = 'Use values of since and step that produce the bounds of the existing partitions.';
         ELSE
             part_name := table_name || to_char(since AT TIME ZONE 'UTC', suffix);
             IF octet_length(part_name) > name_bytes THEN
@@ -2879,20 +2881,19 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_create_partitions_plan(regclass, timestamptz, timestamptz, interval, text, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_partition_steps(regclass, timestamptz, timestamptz, interval, text, boolean) IS
     'checks and locks the table for snowflake_create_partitions(), and returns the statements to execute';
 
-CREATE FUNCTION snowflake_create_partitions(
-    parent regclass, start timestamptz, stop timestamptz, step interval,
-    layout text DEFAULT NULL, dry_run boolean DEFAULT false
+CREATE FUNCTION snowflake_internal.snowflake_add_partitions(
+    parent regclass, start timestamptz, stop timestamptz, step interval, layout text
 ) RETURNS TABLE (
     partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, created boolean, statement text
 ) VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     FOR partition, since, before, from_id, to_id, statement IN
-        SELECT * FROM @extschema@.snowflake_create_partitions_plan(parent, start, stop, step, layout, NOT dry_run)
+        SELECT * FROM snowflake_internal.snowflake_partition_steps(parent, start, stop, step, layout, true)
     LOOP
-        created := NOT dry_run AND statement IS NOT NULL;
+        created := statement IS NOT NULL;
         IF created THEN
             EXECUTE statement;
         END IF;
@@ -2900,8 +2901,31 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_add_partitions(regclass, timestamptz, timestamptz, interval, text) IS
+    'executes the statements of snowflake_partition_steps(), for snowflake_create_partitions()';
+
+-- In PL/pgSQL, parameters and columns of the result could not have the same names.
+CREATE FUNCTION snowflake_create_partitions(
+    parent regclass, since timestamptz, before timestamptz, step interval, layout text DEFAULT NULL
+) RETURNS TABLE (
+    partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, created boolean, statement text
+) VOLATILE PARALLEL UNSAFE LANGUAGE sql
+BEGIN ATOMIC
+    SELECT * FROM snowflake_internal.snowflake_add_partitions($1, $2, $3, $4, $5);
+END;
+COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text) IS
     'creates the missing partitions of a table that is partitioned by snowflake IDs';
+
+CREATE FUNCTION snowflake_plan_partitions(
+    parent regclass, since timestamptz, before timestamptz, step interval, layout text DEFAULT NULL
+) RETURNS TABLE (
+    partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, statement text
+) VOLATILE PARALLEL UNSAFE LANGUAGE sql
+BEGIN ATOMIC
+    SELECT * FROM snowflake_internal.snowflake_partition_steps($1, $2, $3, $4, $5, false);
+END;
+COMMENT ON FUNCTION snowflake_plan_partitions(regclass, timestamptz, timestamptz, interval, text) IS
+    'statements that snowflake_create_partitions() would execute; NULL for partitions that exist';
 
 -- A function that guesses the layout of an ID.
 
@@ -2933,62 +2957,62 @@ COMMENT ON FUNCTION snowflake_unmask(bigint, bytea, text) IS
 -- A name must not look like a key. If a name of 16 bytes were passed as a key, the name itself would silently be used as
 -- the key, which would then not be secret. In a key, a backslash introduces other bytes. If an argument looks like a key,
 -- the error for a missing name must not show the argument.
-CREATE TABLE snowflake_mask_key (
+CREATE TABLE snowflake_mask_keys (
     name text PRIMARY KEY
-        CONSTRAINT snowflake_mask_key_name_is_not_empty CHECK (name OPERATOR(pg_catalog.<>) '')
-        CONSTRAINT snowflake_mask_key_name_is_no_key CHECK (
+        CONSTRAINT snowflake_mask_keys_name_is_not_empty CHECK (name OPERATOR(pg_catalog.<>) '')
+        CONSTRAINT snowflake_mask_keys_name_is_no_key CHECK (
             pg_catalog.octet_length(name) OPERATOR(pg_catalog.<>) 16
             AND pg_catalog.strpos(name, E'\\') OPERATOR(pg_catalog.=) 0
         ),
     key bytea NOT NULL
-        CONSTRAINT snowflake_mask_key_has_16_bytes CHECK (pg_catalog.octet_length(key) OPERATOR(pg_catalog.=) 16),
+        CONSTRAINT snowflake_mask_keys_has_16_bytes CHECK (pg_catalog.octet_length(key) OPERATOR(pg_catalog.=) 16),
     created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
     next_key bytea
-        CONSTRAINT snowflake_mask_key_next_has_16_bytes CHECK (pg_catalog.octet_length(next_key) OPERATOR(pg_catalog.=) 16),
+        CONSTRAINT snowflake_mask_keys_next_has_16_bytes CHECK (pg_catalog.octet_length(next_key) OPERATOR(pg_catalog.=) 16),
     previous_key bytea
-        CONSTRAINT snowflake_mask_key_previous_has_16_bytes CHECK (pg_catalog.octet_length(previous_key) OPERATOR(pg_catalog.=) 16),
+        CONSTRAINT snowflake_mask_keys_previous_has_16_bytes CHECK (pg_catalog.octet_length(previous_key) OPERATOR(pg_catalog.=) 16),
     switched_at timestamptz,
-    CONSTRAINT snowflake_mask_key_has_two_keys_at_most CHECK (next_key IS NULL OR previous_key IS NULL)
+    CONSTRAINT snowflake_mask_keys_has_two_keys_at_most CHECK (next_key IS NULL OR previous_key IS NULL)
 );
-COMMENT ON TABLE snowflake_mask_key IS
+COMMENT ON TABLE snowflake_mask_keys IS
     'secret keys of masked snowflake IDs; included in every dump and backup of the database';
-COMMENT ON COLUMN snowflake_mask_key.name IS 'name of the key, the argument of snowflake_mask_named() and snowflake_unmask_named()';
-COMMENT ON COLUMN snowflake_mask_key.key IS 'key, 16 random bytes; if the key is lost, IDs masked with the key cannot be read';
-COMMENT ON COLUMN snowflake_mask_key.created_at IS 'time at which the name was stored';
-COMMENT ON COLUMN snowflake_mask_key.next_key IS
+COMMENT ON COLUMN snowflake_mask_keys.name IS 'name of the key, the argument of snowflake_mask_named() and snowflake_unmask_named()';
+COMMENT ON COLUMN snowflake_mask_keys.key IS 'key, 16 random bytes; if the key is lost, IDs masked with the key cannot be read';
+COMMENT ON COLUMN snowflake_mask_keys.created_at IS 'time at which the name was stored';
+COMMENT ON COLUMN snowflake_mask_keys.next_key IS
     'key that will replace the key; public IDs and UUIDs made with it are already read; set by snowflake_prepare_mask_key()';
-COMMENT ON COLUMN snowflake_mask_key.previous_key IS
+COMMENT ON COLUMN snowflake_mask_keys.previous_key IS
     'key that was replaced; public IDs and UUIDs made with it are still read; removed by snowflake_drop_previous_mask_key()';
-COMMENT ON COLUMN snowflake_mask_key.switched_at IS 'time at which the key replaced the previous key';
-SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '');
+COMMENT ON COLUMN snowflake_mask_keys.switched_at IS 'time at which the key replaced the previous key';
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_keys', '');
 
 -- A role can mask IDs with a key without the privilege to read the key: snowflake_mask_named() calls this function for
 -- all roles, and no role has EXECUTE on this function. The function runs with the privileges of its owner, a superuser.
 -- Therefore its body is resolved when the function is created, and reads only a table to which no other role can add
 -- a policy, a rule or an index.
-CREATE FUNCTION snowflake_mask_key_of(key_name text) RETURNS bytea
+CREATE FUNCTION snowflake_internal.snowflake_mask_key_of(key_name text) RETURNS bytea
     STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     LANGUAGE sql
     RETURN coalesce((SELECT k.key OPERATOR(pg_catalog.||) coalesce(k.previous_key, k.next_key, '')
-                     FROM @extschema@.snowflake_mask_key AS k
+                     FROM @extschema@.snowflake_mask_keys AS k
                      WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_of.key_name), '');
-COMMENT ON FUNCTION snowflake_mask_key_of(text) IS
-    'named key of table snowflake_mask_key, followed by its previous or next key, or an empty key if there is no such name; internal';
+COMMENT ON FUNCTION snowflake_internal.snowflake_mask_key_of(text) IS
+    'named key of table snowflake_mask_keys, followed by its previous or next key, or an empty key if there is no such name; internal';
 
 -- These functions do not overload snowflake_mask and snowflake_unmask, because PostgreSQL resolves an untyped literal
 -- as text rather than bytea, and would treat a key as a name.
 COMMENT ON FUNCTION snowflake_mask_named(bigint, text) IS
-    'snowflake ID masked with a key of table snowflake_mask_key';
+    'snowflake ID masked with a key of table snowflake_mask_keys';
 COMMENT ON FUNCTION snowflake_unmask_named(bigint, text) IS
-    'snowflake ID of a number that was masked with a key of table snowflake_mask_key';
+    'snowflake ID of a number that was masked with a key of table snowflake_mask_keys';
 COMMENT ON FUNCTION snowflake_mask_named(bigint, text, integer) IS
-    'number masked with a key of table snowflake_mask_key, as another number with at most as many digits';
+    'number masked with a key of table snowflake_mask_keys, as another number with at most as many digits';
 COMMENT ON FUNCTION snowflake_unmask_named(bigint, text, integer) IS
-    'number that was masked with a key of table snowflake_mask_key and a number of digits';
+    'number that was masked with a key of table snowflake_mask_keys and a number of digits';
 COMMENT ON FUNCTION snowflake_mask_named(bigint, text, text) IS
-    'snowflake ID masked with a key of table snowflake_mask_key, as a number that fits in the bits of the layout';
+    'snowflake ID masked with a key of table snowflake_mask_keys, as a number that fits in the bits of the layout';
 COMMENT ON FUNCTION snowflake_unmask_named(bigint, text, text) IS
-    'snowflake ID of a number that was masked with a key of table snowflake_mask_key and a layout';
+    'snowflake ID of a number that was masked with a key of table snowflake_mask_keys and a layout';
 
 -- Functions that change the key of a name in three steps:
 --
@@ -3006,29 +3030,29 @@ COMMENT ON FUNCTION snowflake_unmask_named(bigint, text, text) IS
 -- statement contains a key, and no constraint fails, because the error would show the row. A key that the server generates
 -- is never an argument, because settings such as debug_print_plan, and auto_explain, show arguments.
 
-CREATE FUNCTION snowflake_mask_key_state(key_name text, new_key bytea) RETURNS text
+CREATE FUNCTION snowflake_internal.snowflake_mask_key_state(key_name text, new_key bytea) RETURNS text
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
 BEGIN ATOMIC
     SELECT CASE WHEN k.next_key IS NOT NULL THEN 'prepared'
                 WHEN k.previous_key IS NOT NULL THEN 'switched'
                 WHEN k.key OPERATOR(pg_catalog.=) snowflake_mask_key_state.new_key THEN 'same'
                 ELSE 'single' END
-    FROM @extschema@.snowflake_mask_key AS k
+    FROM @extschema@.snowflake_mask_keys AS k
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_state.key_name
     FOR UPDATE;
 END;
-COMMENT ON FUNCTION snowflake_mask_key_state(text, bytea) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_mask_key_state(text, bytea) IS
     'locks a named key, and returns the last step of its change; internal';
-COMMENT ON FUNCTION snowflake_mask_key_step(text, text, bytea, text) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_mask_key_step(text, text, bytea, text) IS
     'raises an error unless a named key can take a step; internal';
 
 CREATE FUNCTION snowflake_prepare_mask_key(key_name text) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
 BEGIN ATOMIC
-    SELECT @extschema@.snowflake_mask_key_step(
+    SELECT snowflake_internal.snowflake_mask_key_step(
         'generate'::pg_catalog.text, snowflake_prepare_mask_key.key_name, NULL::pg_catalog.bytea,
-        @extschema@.snowflake_mask_key_state(snowflake_prepare_mask_key.key_name, NULL::pg_catalog.bytea));
-    UPDATE @extschema@.snowflake_mask_key AS k
+        snowflake_internal.snowflake_mask_key_state(snowflake_prepare_mask_key.key_name, NULL::pg_catalog.bytea));
+    UPDATE @extschema@.snowflake_mask_keys AS k
     SET next_key = pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_prepare_mask_key.key_name;
 END;
@@ -3038,10 +3062,10 @@ COMMENT ON FUNCTION snowflake_prepare_mask_key(text) IS
 CREATE FUNCTION snowflake_prepare_mask_key(key_name text, new_key bytea) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
 BEGIN ATOMIC
-    SELECT @extschema@.snowflake_mask_key_step(
+    SELECT snowflake_internal.snowflake_mask_key_step(
         'prepare'::pg_catalog.text, snowflake_prepare_mask_key.key_name, snowflake_prepare_mask_key.new_key,
-        @extschema@.snowflake_mask_key_state(snowflake_prepare_mask_key.key_name, snowflake_prepare_mask_key.new_key));
-    UPDATE @extschema@.snowflake_mask_key AS k
+        snowflake_internal.snowflake_mask_key_state(snowflake_prepare_mask_key.key_name, snowflake_prepare_mask_key.new_key));
+    UPDATE @extschema@.snowflake_mask_keys AS k
     SET next_key = snowflake_prepare_mask_key.new_key
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_prepare_mask_key.key_name;
 END;
@@ -3051,10 +3075,10 @@ COMMENT ON FUNCTION snowflake_prepare_mask_key(text, bytea) IS
 CREATE FUNCTION snowflake_switch_mask_key(key_name text) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
 BEGIN ATOMIC
-    SELECT @extschema@.snowflake_mask_key_step(
+    SELECT snowflake_internal.snowflake_mask_key_step(
         'switch'::pg_catalog.text, snowflake_switch_mask_key.key_name, NULL::pg_catalog.bytea,
-        @extschema@.snowflake_mask_key_state(snowflake_switch_mask_key.key_name, NULL::pg_catalog.bytea));
-    UPDATE @extschema@.snowflake_mask_key AS k
+        snowflake_internal.snowflake_mask_key_state(snowflake_switch_mask_key.key_name, NULL::pg_catalog.bytea));
+    UPDATE @extschema@.snowflake_mask_keys AS k
     SET (key, next_key, previous_key, switched_at) = ROW (k.next_key, NULL, k.key, pg_catalog.now())
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_switch_mask_key.key_name;
 END;
@@ -3064,10 +3088,10 @@ COMMENT ON FUNCTION snowflake_switch_mask_key(text) IS
 CREATE FUNCTION snowflake_drop_previous_mask_key(key_name text) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
 BEGIN ATOMIC
-    SELECT @extschema@.snowflake_mask_key_step(
+    SELECT snowflake_internal.snowflake_mask_key_step(
         'drop'::pg_catalog.text, snowflake_drop_previous_mask_key.key_name, NULL::pg_catalog.bytea,
-        @extschema@.snowflake_mask_key_state(snowflake_drop_previous_mask_key.key_name, NULL::pg_catalog.bytea));
-    UPDATE @extschema@.snowflake_mask_key AS k
+        snowflake_internal.snowflake_mask_key_state(snowflake_drop_previous_mask_key.key_name, NULL::pg_catalog.bytea));
+    UPDATE @extschema@.snowflake_mask_keys AS k
     SET previous_key = NULL
     WHERE k.name OPERATOR(pg_catalog.=) snowflake_drop_previous_mask_key.key_name;
 END;
@@ -3076,31 +3100,31 @@ COMMENT ON FUNCTION snowflake_drop_previous_mask_key(text) IS
 
 -- Functions that convert IDs to public IDs and UUIDs, and back.
 
-COMMENT ON FUNCTION snowflake_to_public(text, bigint) IS
+COMMENT ON FUNCTION snowflake_to_public(bigint, text) IS
     'snowflake ID as a public ID: text with a prefix, such as cus_4aaW4SzAyQK';
-COMMENT ON FUNCTION snowflake_to_public(text, bigint, bytea) IS
+COMMENT ON FUNCTION snowflake_to_public(bigint, text, bytea) IS
     'snowflake ID as a public ID that can be read only with a key of 16 bytes';
-COMMENT ON FUNCTION snowflake_to_public_named(text, bigint, text) IS
-    'snowflake ID as a public ID that can be read only with a key of table snowflake_mask_key';
+COMMENT ON FUNCTION snowflake_to_public_named(bigint, text, text) IS
+    'snowflake ID as a public ID that can be read only with a key of table snowflake_mask_keys';
 COMMENT ON FUNCTION snowflake_from_public(text, text) IS
     'snowflake ID of a public ID';
 COMMENT ON FUNCTION snowflake_from_public(text, text, bytea) IS
     'snowflake ID of a public ID that was made with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_from_public_named(text, text, text) IS
-    'snowflake ID of a public ID that was made with a key of table snowflake_mask_key';
+    'snowflake ID of a public ID that was made with a key of table snowflake_mask_keys';
 
 COMMENT ON FUNCTION snowflake_to_uuid(bigint) IS
     'snowflake ID as a UUID of version 8 that starts with the digits of the ID';
 COMMENT ON FUNCTION snowflake_to_uuid(bigint, bytea, text) IS
     'snowflake ID as a UUID of version 8 that can be read only with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_to_uuid_named(bigint, text, text) IS
-    'snowflake ID as a UUID of version 8 that can be read only with a key of table snowflake_mask_key';
+    'snowflake ID as a UUID of version 8 that can be read only with a key of table snowflake_mask_keys';
 COMMENT ON FUNCTION snowflake_from_uuid(uuid) IS
     'snowflake ID of a UUID of version 8';
 COMMENT ON FUNCTION snowflake_from_uuid(uuid, bytea, text) IS
     'snowflake ID of a UUID of version 8 that was made with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_from_uuid_named(uuid, text, text) IS
-    'snowflake ID of a UUID of version 8 that was made with a key of table snowflake_mask_key';
+    'snowflake ID of a UUID of version 8 that was made with a key of table snowflake_mask_keys';
 
 -- Functions for reading and generating IDs on servers without the extension.
 
@@ -3116,11 +3140,18 @@ CREATE FUNCTION snowflake_segment_nextval(name text) RETURNS bigint
     STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_segment_nextval_support
     AS 'MODULE_PATHNAME', 'snowflake_segment_nextval';
 
-CREATE VIEW snowflake_segments AS
-    SELECT * FROM @extschema@.snowflake_segments_in_use();
+-- See snowflake_next() in catalog.sql.
+CREATE FUNCTION snowflake_segment_next(name text) RETURNS bigint
+    STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_segment_nextval_support
+    AS 'MODULE_PATHNAME', 'snowflake_segment_nextval';
+
+CREATE VIEW snowflake_segment_status AS
+    SELECT * FROM snowflake_internal.snowflake_segments_in_use();
 
 COMMENT ON FUNCTION snowflake_segment_nextval(text) IS
     'next number of a segment';
+COMMENT ON FUNCTION snowflake_segment_next(text) IS
+    'next number of a segment; for tools that mistake a default with the word nextval for that of a sequence';
 COMMENT ON FUNCTION snowflake_segment_batch(text, int) IS
     'next 1 to 1000000 numbers of a segment; a batch may have holes';
 COMMENT ON FUNCTION snowflake_segment_ranges(text, int) IS
@@ -3129,23 +3160,23 @@ COMMENT ON FUNCTION snowflake_segment_prefetch(text) IS
     'waits until this server holds numbers of a segment, so that the next call need not wait';
 COMMENT ON FUNCTION snowflake_segment_currval(text) IS
     'last number of a segment taken by this session';
-COMMENT ON FUNCTION snowflake_segments_in_use() IS
-    'segments in use on this server, for view snowflake_segments';
+COMMENT ON FUNCTION snowflake_internal.snowflake_segments_in_use() IS
+    'segments in use on this server, for view snowflake_segment_status';
 
-COMMENT ON VIEW snowflake_segments IS
+COMMENT ON VIEW snowflake_segment_status IS
     'segments that were used on this server since the server was started';
-COMMENT ON COLUMN snowflake_segments.name IS 'name of the segment';
-COMMENT ON COLUMN snowflake_segments.state IS 'state of the segment on this server: asked, open, unknown, dropped, lost, closed, exhausted, busy, ahead, invalid, no registry, permission denied, registry too old, server too old';
-COMMENT ON COLUMN snowflake_segments.position IS 'next number; NULL if this server holds no numbers';
-COMMENT ON COLUMN snowflake_segments.range_end IS 'last number of the current range';
-COMMENT ON COLUMN snowflake_segments.next_range IS 'first number of the next range; NULL if this server holds no next range';
-COMMENT ON COLUMN snowflake_segments.step IS 'size of the range that this server last took from the registry';
-COMMENT ON COLUMN snowflake_segments.max_value IS 'highest number of the segment';
-COMMENT ON COLUMN snowflake_segments.period_ends IS 'time at which the numbers of the range expire; NULL for a segment without a period';
-COMMENT ON COLUMN snowflake_segments.taken_at IS 'time at which this server last took numbers from the registry';
-COMMENT ON COLUMN snowflake_segments.numbers_issued IS 'number of numbers that calls have taken since the server was started';
-COMMENT ON COLUMN snowflake_segments.calls_waited IS 'number of calls that had to wait for numbers since the server was started';
-COMMENT ON COLUMN snowflake_segments.problem IS 'reason why the registry grants no numbers or does not answer';
+COMMENT ON COLUMN snowflake_segment_status.name IS 'name of the segment';
+COMMENT ON COLUMN snowflake_segment_status.state IS 'state of the segment on this server: asked, open, unknown, dropped, lost, closed, exhausted, busy, ahead, invalid, no registry, permission denied, registry too old, server too old';
+COMMENT ON COLUMN snowflake_segment_status.position IS 'next number; NULL if this server holds no numbers';
+COMMENT ON COLUMN snowflake_segment_status.range_end IS 'last number of the current range';
+COMMENT ON COLUMN snowflake_segment_status.next_range IS 'first number of the next range; NULL if this server holds no next range';
+COMMENT ON COLUMN snowflake_segment_status.step IS 'size of the range that this server last took from the registry';
+COMMENT ON COLUMN snowflake_segment_status.max_value IS 'highest number of the segment';
+COMMENT ON COLUMN snowflake_segment_status.period_ends IS 'time at which the numbers of the range expire; NULL for a segment without a period';
+COMMENT ON COLUMN snowflake_segment_status.taken_at IS 'time at which this server last took numbers from the registry';
+COMMENT ON COLUMN snowflake_segment_status.numbers_issued IS 'number of numbers that calls have taken since the server was started';
+COMMENT ON COLUMN snowflake_segment_status.calls_waited IS 'number of calls that had to wait for numbers since the server was started';
+COMMENT ON COLUMN snowflake_segment_status.last_error IS 'reason why the registry grants no numbers or does not answer';
 
 -- The highest numbers that this server has received from any registry. A row is written before any session gets a
 -- number of the range. See src/segment/taken.rs. No column is NULL, so that a row can be overwritten in place. The
@@ -3184,7 +3215,7 @@ CREATE TABLE snowflake_internal.segment_grant (
         CONSTRAINT segment_grant_names_are_not_null CHECK (pg_catalog.array_position(names, NULL) IS NULL)
 );
 COMMENT ON TABLE snowflake_internal.segment_grant IS
-    'roles that are limited to some segments; use snowflake_grant_segment() to change the table';
+    'roles that are limited to some segments; use snowflake_segment_grant() to change the table';
 COMMENT ON COLUMN snowflake_internal.segment_grant.role IS 'role that is limited';
 COMMENT ON COLUMN snowflake_internal.segment_grant.names IS 'names of the segments that the role may use';
 -- A dump contains the names of the roles. Rows of dropped roles would be restored with their OIDs, which may belong to other
@@ -3207,14 +3238,14 @@ COMMENT ON TRIGGER changed ON snowflake_internal.segment_grant IS
 
 -- An administrator who is not a superuser needs only EXECUTE on these functions. They run with the privileges of their
 -- owner, a superuser, so all names in them are qualified.
-CREATE FUNCTION snowflake_grant_segment(name text, role regrole) RETURNS void
+CREATE FUNCTION snowflake_segment_grant(name text, role regrole) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     -- Servers send names in UTF8.
-    bytes CONSTANT pg_catalog.int4 := pg_catalog.octet_length(pg_catalog.convert_to(snowflake_grant_segment.name, 'UTF8'));
+    bytes CONSTANT pg_catalog.int4 := pg_catalog.octet_length(pg_catalog.convert_to(snowflake_segment_grant.name, 'UTF8'));
 BEGIN
-    IF snowflake_grant_segment.name IS NULL OR snowflake_grant_segment.role IS NULL THEN
+    IF snowflake_segment_grant.name IS NULL OR snowflake_segment_grant.role IS NULL THEN
         RAISE EXCEPTION 'name and role must not be null' USING ERRCODE = 'null_value_not_allowed';
     ELSIF bytes OPERATOR(pg_catalog.<) 1 OR bytes OPERATOR(pg_catalog.>) 255 THEN
         RAISE EXCEPTION 'invalid length of segment name'
@@ -3225,45 +3256,45 @@ BEGIN
     DELETE FROM snowflake_internal.segment_grant AS g
     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid OPERATOR(pg_catalog.=) g.role);
     INSERT INTO snowflake_internal.segment_grant AS g (role, names)
-    VALUES (snowflake_grant_segment.role, ARRAY[snowflake_grant_segment.name])
+    VALUES (snowflake_segment_grant.role, ARRAY[snowflake_segment_grant.name])
     ON CONFLICT (role) DO UPDATE SET names = g.names OPERATOR(pg_catalog.||) excluded.names
     WHERE NOT g.names OPERATOR(pg_catalog.@>) excluded.names;
 END
 $$;
-COMMENT ON FUNCTION snowflake_grant_segment(text, regrole) IS
+COMMENT ON FUNCTION snowflake_segment_grant(text, regrole) IS
     'allows a role to take numbers of a segment, and limits the role to the segments that were granted to it';
 
-CREATE FUNCTION snowflake_revoke_segment(name text, role regrole) RETURNS void
+CREATE FUNCTION snowflake_segment_revoke(name text, role regrole) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
 BEGIN
-    IF snowflake_revoke_segment.name IS NULL OR snowflake_revoke_segment.role IS NULL THEN
+    IF snowflake_segment_revoke.name IS NULL OR snowflake_segment_revoke.role IS NULL THEN
         RAISE EXCEPTION 'name and role must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
     UPDATE snowflake_internal.segment_grant AS g
-    SET names = pg_catalog.array_remove(g.names, snowflake_revoke_segment.name)
-    WHERE g.role OPERATOR(pg_catalog.=) snowflake_revoke_segment.role;
+    SET names = pg_catalog.array_remove(g.names, snowflake_segment_revoke.name)
+    WHERE g.role OPERATOR(pg_catalog.=) snowflake_segment_revoke.role;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'role "%" is not limited to segments', pg_catalog.pg_get_userbyid(snowflake_revoke_segment.role)
+        RAISE EXCEPTION 'role "%" is not limited to segments', pg_catalog.pg_get_userbyid(snowflake_segment_revoke.role)
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = 'A role can take numbers of all segments until a segment is granted to it.',
-                  HINT = 'Grant the segments that the role may use with snowflake_grant_segment(), or revoke EXECUTE on the functions.';
+                  HINT = 'Grant the segments that the role may use with snowflake_segment_grant(), or revoke EXECUTE on the functions.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_revoke_segment(text, regrole) IS
+COMMENT ON FUNCTION snowflake_segment_revoke(text, regrole) IS
     'takes a segment back from a role; the role stays limited to its other segments';
 
-CREATE FUNCTION snowflake_grant_all_segments(role regrole) RETURNS void
+CREATE FUNCTION snowflake_segment_grant_all(role regrole) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
 BEGIN
-    IF snowflake_grant_all_segments.role IS NULL THEN
+    IF snowflake_segment_grant_all.role IS NULL THEN
         RAISE EXCEPTION 'role must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
     DELETE FROM snowflake_internal.segment_grant AS g
-    WHERE g.role OPERATOR(pg_catalog.=) snowflake_grant_all_segments.role;
+    WHERE g.role OPERATOR(pg_catalog.=) snowflake_segment_grant_all.role;
 END
 $$;
-COMMENT ON FUNCTION snowflake_grant_all_segments(regrole) IS
+COMMENT ON FUNCTION snowflake_segment_grant_all(regrole) IS
     'allows a role to take numbers of all segments again, as by default';
 
 -- What belongs to one server must not be replicated to another one. Publications FOR ALL TABLES contain the tables of the
@@ -3299,27 +3330,27 @@ COMMENT ON FUNCTION snowflake_internal.leave_out() IS
     'trigger function: skips rows that arrive in a subscription; internal';
 
 -- Triggers for the same event fire in the order of their names. These fire first.
-CREATE TRIGGER a_row_of_another_server BEFORE INSERT OR UPDATE OR DELETE ON snowflake_worker FOR EACH ROW
+CREATE TRIGGER a_row_of_another_server BEFORE INSERT OR UPDATE OR DELETE ON snowflake_workers FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
     EXECUTE FUNCTION snowflake_internal.leave_out();
-CREATE TRIGGER a_row_of_another_server BEFORE INSERT OR UPDATE OR DELETE ON snowflake_mask_key FOR EACH ROW
+CREATE TRIGGER a_row_of_another_server BEFORE INSERT OR UPDATE OR DELETE ON snowflake_mask_keys FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
     EXECUTE FUNCTION snowflake_internal.leave_out();
 CREATE TRIGGER a_row_of_another_server BEFORE INSERT OR UPDATE OR DELETE ON snowflake_internal.segment_grant FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
     EXECUTE FUNCTION snowflake_internal.leave_out();
-CREATE TRIGGER another_server BEFORE TRUNCATE ON snowflake_worker
+CREATE TRIGGER another_server BEFORE TRUNCATE ON snowflake_workers
     WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
     EXECUTE FUNCTION snowflake_internal.leave_out();
-CREATE TRIGGER another_server BEFORE TRUNCATE ON snowflake_mask_key
+CREATE TRIGGER another_server BEFORE TRUNCATE ON snowflake_mask_keys
     WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
     EXECUTE FUNCTION snowflake_internal.leave_out();
 CREATE TRIGGER another_server BEFORE TRUNCATE ON snowflake_internal.segment_grant
     WHEN (pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica')
     EXECUTE FUNCTION snowflake_internal.leave_out();
-ALTER TABLE snowflake_worker
+ALTER TABLE snowflake_workers
     ENABLE ALWAYS TRIGGER a_row_of_another_server, ENABLE ALWAYS TRIGGER another_server;
-ALTER TABLE snowflake_mask_key
+ALTER TABLE snowflake_mask_keys
     ENABLE ALWAYS TRIGGER a_row_of_another_server, ENABLE ALWAYS TRIGGER another_server;
 ALTER TABLE snowflake_internal.segment_grant
     ENABLE ALWAYS TRIGGER a_row_of_another_server, ENABLE ALWAYS TRIGGER another_server;
@@ -3334,17 +3365,17 @@ BEGIN
 END
 $$;
 
--- Views snowflake_status, snowflake_layout_status and snowflake_clock_sequence, and the functions that send requests of
+-- Views snowflake_status, snowflake_layout_status and snowflake_clock_seq_status, and the functions that send requests of
 -- an administrator to the keeper.
 
-CREATE VIEW snowflake_status AS SELECT * FROM @extschema@.snowflake_server_status();
+CREATE VIEW snowflake_status AS SELECT * FROM snowflake_internal.snowflake_server_status();
 COMMENT ON VIEW snowflake_status IS 'state of this server, in one row';
 
 COMMENT ON COLUMN snowflake_status.state IS 'state of this server: ready, starting, recovery, no worker id, worker id too large, datacenter id too large, clock before epoch, layout exhausted, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
 COMMENT ON COLUMN snowflake_status.datacenter_id IS 'datacenter ID in new IDs';
 COMMENT ON COLUMN snowflake_status.worker_id IS 'worker ID in new IDs';
-COMMENT ON COLUMN snowflake_status.identity_source IS 'source of worker ID and datacenter ID: settings, snowflake_worker or registry';
-COMMENT ON COLUMN snowflake_status.node_name IS 'name of this server in its fleet, the key in table snowflake_worker';
+COMMENT ON COLUMN snowflake_status.identity_source IS 'source of worker ID and datacenter ID: settings, snowflake_workers or registry';
+COMMENT ON COLUMN snowflake_status.node_name IS 'name of this server in its fleet, the key in table snowflake_workers';
 COMMENT ON COLUMN snowflake_status.horizon IS 'durable horizon: the times of all IDs are before the horizon';
 COMMENT ON COLUMN snowflake_status.floor IS 'floor: the times of all IDs issued since the server was started are at or after the floor';
 COMMENT ON COLUMN snowflake_status.resumes_at IS 'time at which the clock allows IDs in every layout in use; the current time if the clock already allows IDs';
@@ -3357,36 +3388,36 @@ COMMENT ON COLUMN snowflake_status.calls_waited IS 'number of calls for IDs that
 COMMENT ON COLUMN snowflake_status.time_waited IS 'total time for which calls for IDs have waited since the server was started';
 COMMENT ON COLUMN snowflake_status.clock_steps_back IS 'number of times that the keeper has found the clock set back since the server was started';
 COMMENT ON COLUMN snowflake_status.largest_clock_step_back IS 'largest backward step of the clock since the server was started';
-COMMENT ON COLUMN snowflake_status.registry_state IS 'state of the registry as seen by this server: starting, granted, unreachable, permission denied, not started, all taken, quarantine, clock differs, another registry, registry too old, server too old, misconfigured';
+COMMENT ON COLUMN snowflake_status.registry_state IS 'state of the registry as seen by this server: starting, granted, unreachable, no such database, login refused, no registry, permission denied, not started, all taken, quarantine, clock differs, another registry, registry too old, server too old, misconfigured';
 COMMENT ON COLUMN snowflake_status.lease_until IS 'end of the lease of the worker ID: the times of all IDs are before this end';
 COMMENT ON COLUMN snowflake_status.lease_renewed_at IS 'time at which the registry last granted or renewed the lease';
 COMMENT ON COLUMN snowflake_status.clock_offset IS 'how far the clock of this server is ahead of the clock of the registry';
 
-CREATE VIEW snowflake_layout_status AS SELECT * FROM @extschema@.snowflake_layouts_in_use();
+CREATE VIEW snowflake_layout_status AS SELECT * FROM snowflake_internal.snowflake_layouts_in_use();
 COMMENT ON VIEW snowflake_layout_status IS 'layouts in which this server has issued snowflake IDs since the server was started';
 
-COMMENT ON COLUMN snowflake_layout_status.layout IS 'layout in use';
+COMMENT ON COLUMN snowflake_layout_status.layout IS 'layout in use: the name of a preset, or the definition of the layout';
 COMMENT ON COLUMN snowflake_layout_status.last_id_time IS 'time of the last ID of this layout; the floor if no ID was issued yet';
 COMMENT ON COLUMN snowflake_layout_status.ahead IS 'how far last_id_time is ahead of the clock';
 COMMENT ON COLUMN snowflake_layout_status.ids_issued IS 'number of IDs of this layout issued since the server was started; the count is delayed by about horizon_margin';
 COMMENT ON COLUMN snowflake_layout_status.clock_seq IS 'value of the clock sequence in new IDs of this layout; NULL if the layout has no such field';
 
-CREATE VIEW snowflake_clock_sequence AS SELECT * FROM @extschema@.snowflake_clock_sequence_values();
-COMMENT ON VIEW snowflake_clock_sequence IS
+CREATE VIEW snowflake_clock_seq_status AS SELECT * FROM snowflake_internal.snowflake_clock_sequence_values();
+COMMENT ON VIEW snowflake_clock_seq_status IS
     'values of the clock sequence: the value in use, and values that are temporarily exhausted';
-COMMENT ON COLUMN snowflake_clock_sequence.clock_seq IS 'value of the clock sequence; 0 if the clock was never set back';
-COMMENT ON COLUMN snowflake_clock_sequence.is_in_use IS 'true if new IDs contain this value';
-COMMENT ON COLUMN snowflake_clock_sequence.used_until IS 'time until which the value is exhausted; NULL for the value in use';
+COMMENT ON COLUMN snowflake_clock_seq_status.clock_seq IS 'value of the clock sequence; 0 if the clock was never set back';
+COMMENT ON COLUMN snowflake_clock_seq_status.is_in_use IS 'true if new IDs contain this value';
+COMMENT ON COLUMN snowflake_clock_seq_status.used_until IS 'time until which the value is exhausted; NULL for the value in use';
 
-COMMENT ON FUNCTION snowflake_clock_sequence_values() IS
-    'values of the clock sequence, for view snowflake_clock_sequence';
-COMMENT ON FUNCTION snowflake_server_status() IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_clock_sequence_values() IS
+    'values of the clock sequence, for view snowflake_clock_seq_status';
+COMMENT ON FUNCTION snowflake_internal.snowflake_server_status() IS
     'state of this server, for view snowflake_status';
-COMMENT ON FUNCTION snowflake_layouts_in_use() IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_layouts_in_use() IS
     'layouts in use on this server, for view snowflake_layout_status';
 COMMENT ON FUNCTION snowflake_accept_clock() IS
     'accepts the current time after the clock has jumped ahead';
-COMMENT ON FUNCTION snowflake_advance(timestamptz) IS
+COMMENT ON FUNCTION snowflake_raise_floor(timestamptz) IS
     'raises the floor: the server issues no more IDs with an earlier time';
 COMMENT ON FUNCTION snowflake_reset_horizon(int, int) IS
     'resets the horizon to the current time, under a worker ID that this server has never used';
@@ -3397,13 +3428,13 @@ CREATE VIEW snowflake_watermark_status AS
     SELECT w.layout, w.watermark, w.watermark_time, w.problem,
            coalesce(w.pid, s.pid) AS pid, s.usename, s.application_name, p.gid,
            coalesce(p.prepared, s.xact_start) AS held_back_since, w.lowered_at
-    FROM @extschema@.snowflake_watermarks() AS w
+    FROM snowflake_internal.snowflake_watermarks() AS w
     LEFT JOIN pg_catalog.pg_stat_activity AS s
         ON s.pid OPERATOR(pg_catalog.=) w.pid OR s.backend_xid OPERATOR(pg_catalog.=) w.transaction
     LEFT JOIN pg_catalog.pg_prepared_xacts AS p ON p.transaction OPERATOR(pg_catalog.=) w.transaction;
 COMMENT ON VIEW snowflake_watermark_status IS
     'watermarks of the layouts in use, and the transactions that hold them back';
-COMMENT ON COLUMN snowflake_watermark_status.layout IS 'layout in use, without a clock sequence';
+COMMENT ON COLUMN snowflake_watermark_status.layout IS 'layout in use, without a clock sequence: the name of a preset, or the definition of the layout';
 COMMENT ON COLUMN snowflake_watermark_status.watermark IS 'ID below which no new row can become visible; NULL if no such ID is known';
 COMMENT ON COLUMN snowflake_watermark_status.watermark_time IS 'time in the watermark';
 COMMENT ON COLUMN snowflake_watermark_status.problem IS 'reason why the watermark is NULL: many layouts, reset, older transaction; NULL if there is a watermark';
@@ -3418,48 +3449,58 @@ COMMENT ON FUNCTION snowflake_watermark() IS
     'ID below which the current statement sees all rows that will ever be visible; NULL if no such ID is known';
 COMMENT ON FUNCTION snowflake_watermark(text) IS
     'ID of the given layout below which the current statement sees all rows that will ever be visible; NULL if no such ID is known';
-COMMENT ON FUNCTION snowflake_watermarks() IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_watermarks() IS
     'watermarks of the layouts in use, for view snowflake_watermark_status';
+CREATE FUNCTION snowflake_require_own_id() RETURNS trigger
+    VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_require_own_id';
 COMMENT ON FUNCTION snowflake_require_own_id() IS
     'trigger function that refuses rows whose snowflake ID was not taken by the current transaction';
 
--- View snowflake_layouts, and comments on the functions that the library declares.
+-- View snowflake_presets, and comments on the functions that the library declares.
 
 -- Declared here because its C function has no pgrx wrapper.
 CREATE FUNCTION snowflake_nextval() RETURNS bigint
     STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_nextval_support
     AS 'MODULE_PATHNAME', 'snowflake_nextval';
 
+-- The same function under another name: some tools mistake a default that contains the word nextval for that of a sequence.
+-- A wrapper in SQL would need privileges on both functions.
+CREATE FUNCTION snowflake_next() RETURNS bigint
+    STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_nextval_support
+    AS 'MODULE_PATHNAME', 'snowflake_nextval';
+
 -- Names are resolved when the view is created, so that search_path does not matter later. They are qualified
 -- nevertheless: a function unnest(text[]) in the extension's schema would be a better match than that of
 -- pg_catalog.
-CREATE VIEW snowflake_layouts AS
+CREATE VIEW snowflake_presets AS
     SELECT preset.name, facts.*
-    FROM pg_catalog.unnest(@extschema@.snowflake_preset_names()) WITH ORDINALITY AS preset (name, position),
+    FROM pg_catalog.unnest(snowflake_internal.snowflake_preset_names()) WITH ORDINALITY AS preset (name, position),
          LATERAL @extschema@.snowflake_describe_layout(preset.name) AS facts
     ORDER BY preset.position;
 
-GRANT SELECT ON snowflake_layouts TO PUBLIC;
+GRANT SELECT ON snowflake_presets TO PUBLIC;
 
-COMMENT ON VIEW snowflake_layouts IS
+COMMENT ON VIEW snowflake_presets IS
     'named layouts, with their fields and limits';
-COMMENT ON COLUMN snowflake_layouts.name IS 'name of the layout, as used in snowflake_id.layout';
-COMMENT ON COLUMN snowflake_layouts.layout IS 'full definition of the layout';
-COMMENT ON COLUMN snowflake_layouts.time_bits IS 'number of bits of the time field';
-COMMENT ON COLUMN snowflake_layouts.datacenter_bits IS 'number of bits of the datacenter field; 0 if the layout has no such field';
-COMMENT ON COLUMN snowflake_layouts.worker_bits IS 'number of bits of the worker field; 0 if the layout has no such field';
-COMMENT ON COLUMN snowflake_layouts.clock_seq_bits IS 'number of bits of the clock_seq field; 0 if the layout has no such field';
-COMMENT ON COLUMN snowflake_layouts.sequence_bits IS 'number of bits of the sequence field; 0 if the layout has no such field';
-COMMENT ON COLUMN snowflake_layouts.unit IS 'length of a tick; IDs of the same tick contain the same time';
-COMMENT ON COLUMN snowflake_layouts.epoch IS 'earliest time that an ID can contain';
-COMMENT ON COLUMN snowflake_layouts.workers IS 'maximum number of servers that can issue IDs at the same time';
-COMMENT ON COLUMN snowflake_layouts.ids_per_second IS 'sustained number of IDs per second that one server can issue';
-COMMENT ON COLUMN snowflake_layouts.exhausted_at IS 'time at which the layout is exhausted';
-COMMENT ON COLUMN snowflake_layouts.fits_in_53_bits IS 'true if a JavaScript number can represent every ID exactly';
-COMMENT ON COLUMN snowflake_layouts.as_json IS 'definition of the layout in JSON format';
+COMMENT ON COLUMN snowflake_presets.name IS 'name of the layout, as used in snowflake_id.layout';
+COMMENT ON COLUMN snowflake_presets.layout IS 'full definition of the layout';
+COMMENT ON COLUMN snowflake_presets.time_bits IS 'number of bits of the time field';
+COMMENT ON COLUMN snowflake_presets.datacenter_bits IS 'number of bits of the datacenter field; 0 if the layout has no such field';
+COMMENT ON COLUMN snowflake_presets.worker_bits IS 'number of bits of the worker field; 0 if the layout has no such field';
+COMMENT ON COLUMN snowflake_presets.clock_seq_bits IS 'number of bits of the clock_seq field; 0 if the layout has no such field';
+COMMENT ON COLUMN snowflake_presets.sequence_bits IS 'number of bits of the sequence field; 0 if the layout has no such field';
+COMMENT ON COLUMN snowflake_presets.unit IS 'length of a tick; IDs of the same tick contain the same time';
+COMMENT ON COLUMN snowflake_presets.epoch IS 'earliest time that an ID can contain';
+COMMENT ON COLUMN snowflake_presets.workers IS 'maximum number of servers that can issue IDs at the same time';
+COMMENT ON COLUMN snowflake_presets.ids_per_second IS 'sustained number of IDs per second that one server can issue';
+COMMENT ON COLUMN snowflake_presets.exhausted_at IS 'time at which the layout is exhausted';
+COMMENT ON COLUMN snowflake_presets.fits_in_53_bits IS 'true if a JavaScript number can represent every ID exactly';
+COMMENT ON COLUMN snowflake_presets.as_json IS 'definition of the layout in JSON format';
 
 COMMENT ON FUNCTION snowflake_nextval() IS
     'next snowflake ID of this server';
+COMMENT ON FUNCTION snowflake_next() IS
+    'next snowflake ID of this server; for tools that mistake a default with the word nextval for that of a sequence';
 COMMENT ON FUNCTION snowflake_batch(int) IS
     'next 1 to 1000000 snowflake IDs of this server';
 COMMENT ON FUNCTION snowflake_block(int) IS
@@ -3476,12 +3517,78 @@ COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, text, int, int) I
     'snowflake ID of the given layout with the given field values';
 COMMENT ON FUNCTION snowflake_describe_layout(text) IS
     'fields and limits of a layout';
-COMMENT ON FUNCTION snowflake_preset_names() IS
-    'names of the presets, for view snowflake_layouts';
+COMMENT ON FUNCTION snowflake_internal.snowflake_preset_names() IS
+    'names of the presets, for view snowflake_presets';
 
--- Privileges. Some objects change or show the state of the server or of the fleet, or contain keys. Only their owner, a
--- superuser, may use these objects. All privileges on them are revoked from PUBLIC, which can call any new function by
--- default, and from all roles to which ALTER DEFAULT PRIVILEGES grants privileges on new objects.
+-- Functions with which PL/pgSQL functions reach objects in the schema of the extension. PL/pgSQL looks up names when it
+-- runs. Another role may own the schema, and may rename it and create another schema of the same name. The bodies here are
+-- resolved when the functions are created.
+
+CREATE FUNCTION snowflake_internal.home() RETURNS text STABLE PARALLEL SAFE LANGUAGE sql
+BEGIN ATOMIC
+    SELECT pg_catalog.quote_ident(n.nspname)
+    FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
+    WHERE p.oid OPERATOR(pg_catalog.=) '@extschema@.snowflake_next()'::pg_catalog.regprocedure;
+END;
+COMMENT ON FUNCTION snowflake_internal.home() IS
+    'name of the schema of the extension, as an SQL identifier; internal';
+
+CREATE FUNCTION snowflake_internal.id_type() RETURNS regtype IMMUTABLE PARALLEL SAFE LANGUAGE sql
+BEGIN ATOMIC
+    SELECT '@extschema@.snowflake'::pg_catalog.regtype;
+END;
+COMMENT ON FUNCTION snowflake_internal.id_type() IS
+    'type snowflake; internal';
+
+CREATE FUNCTION snowflake_internal.next_id() RETURNS bigint VOLATILE PARALLEL SAFE LANGUAGE sql
+BEGIN ATOMIC
+    SELECT @extschema@.snowflake_next();
+END;
+COMMENT ON FUNCTION snowflake_internal.next_id() IS
+    'snowflake_next(); internal';
+
+CREATE FUNCTION snowflake_internal.next_number(segment text) RETURNS bigint VOLATILE PARALLEL SAFE LANGUAGE sql
+BEGIN ATOMIC
+    SELECT @extschema@.snowflake_segment_next(next_number.segment);
+END;
+COMMENT ON FUNCTION snowflake_internal.next_number(text) IS
+    'snowflake_segment_next(); internal';
+
+-- No new ID is lower than the first ID of the current tick.
+CREATE FUNCTION snowflake_internal.lowest_new_id() RETURNS bigint VOLATILE PARALLEL SAFE LANGUAGE sql
+BEGIN ATOMIC
+    SELECT @extschema@.snowflake_encode(pg_catalog.clock_timestamp(), 0, 0::pg_catalog.int8, 0, 0);
+END;
+COMMENT ON FUNCTION snowflake_internal.lowest_new_id() IS
+    'first ID of the current tick, in the layout of the session; internal';
+
+CREATE FUNCTION snowflake_internal.bound(instant timestamptz) RETURNS bigint STABLE PARALLEL SAFE LANGUAGE sql
+BEGIN ATOMIC
+    SELECT @extschema@.snowflake_min_id(bound.instant);
+END;
+COMMENT ON FUNCTION snowflake_internal.bound(timestamptz) IS
+    'snowflake_min_id() in the layout of the session; internal';
+
+CREATE FUNCTION snowflake_internal.bound(instant timestamptz, layout text) RETURNS bigint
+    IMMUTABLE PARALLEL SAFE LANGUAGE sql
+BEGIN ATOMIC
+    SELECT @extschema@.snowflake_min_id(bound.instant, bound.layout);
+END;
+COMMENT ON FUNCTION snowflake_internal.bound(timestamptz, text) IS
+    'snowflake_min_id(); internal';
+
+CREATE FUNCTION snowflake_internal.limits(layout text, OUT epoch timestamptz, OUT exhausted_at timestamptz)
+    IMMUTABLE PARALLEL SAFE LANGUAGE sql
+BEGIN ATOMIC
+    SELECT facts.epoch, facts.exhausted_at FROM @extschema@.snowflake_describe_layout(limits.layout) AS facts;
+END;
+COMMENT ON FUNCTION snowflake_internal.limits(text) IS
+    'the times that a layout covers; internal';
+
+-- Privileges. Internal objects are not for users, and some other objects change or show the state of the server or of the
+-- fleet, or contain keys. Only their owner, a superuser, may use these objects. All privileges on them are revoked from
+-- PUBLIC, which can call any new function by default, and from all roles to which ALTER DEFAULT PRIVILEGES grants
+-- privileges on new objects. The grants at the end are exceptions.
 --
 -- A superuser runs this script, but another role may own the schema of the extension. An operator in that schema
 -- with exactly matching types takes precedence over an operator of pg_catalog that needs a conversion. Therefore all
@@ -3503,48 +3610,36 @@ BEGIN
             SELECT 'TABLE', c.oid::pg_catalog.regclass::pg_catalog.text, c.relowner,
                    coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))
             FROM pg_catalog.pg_class AS c
-            WHERE c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
-                'snowflake_internal.horizon',
-                'snowflake_internal.used_identity',
-                'snowflake_internal.segment_taken',
-                'snowflake_internal.segment_grant',
-                '@extschema@.snowflake_worker',
-                '@extschema@.snowflake_mask_key',
+            WHERE (c.relnamespace OPERATOR(pg_catalog.=) 'snowflake_internal'::pg_catalog.regnamespace
+                   -- Indexes, types and TOAST tables have no privileges.
+                   AND c.relkind OPERATOR(pg_catalog.<>) ALL ('{i,I,c,t}'::pg_catalog."char"[]))
+               OR c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
+                '@extschema@.snowflake_workers',
+                '@extschema@.snowflake_mask_keys',
                 '@extschema@.snowflake_status',
                 '@extschema@.snowflake_layout_status',
-                '@extschema@.snowflake_clock_sequence',
+                '@extschema@.snowflake_clock_seq_status',
                 '@extschema@.snowflake_watermark_status',
-                '@extschema@.snowflake_segments'
+                '@extschema@.snowflake_segment_status'
             ]::pg_catalog.regclass[]::pg_catalog.oid[])
             UNION ALL
-            SELECT 'FUNCTION', p.oid::pg_catalog.regprocedure::pg_catalog.text, p.proowner,
+            SELECT 'ROUTINE', p.oid::pg_catalog.regprocedure::pg_catalog.text, p.proowner,
                    coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))
             FROM pg_catalog.pg_proc AS p
-            WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
-                'snowflake_internal.store_history()',
-                'snowflake_internal.refuse_refresh()',
-                'snowflake_internal.segment_grant_changed()',
-                'snowflake_internal.leave_out()',
-                '@extschema@.snowflake_worker_check()',
-                '@extschema@.snowflake_server_status()',
-                '@extschema@.snowflake_layouts_in_use()',
-                '@extschema@.snowflake_clock_sequence_values()',
-                '@extschema@.snowflake_watermarks()',
+            WHERE p.pronamespace OPERATOR(pg_catalog.=) 'snowflake_internal'::pg_catalog.regnamespace
+               OR p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 '@extschema@.snowflake_accept_clock()',
-                '@extschema@.snowflake_advance(timestamptz)',
+                '@extschema@.snowflake_raise_floor(timestamptz)',
                 '@extschema@.snowflake_reset_horizon(int, int)',
-                '@extschema@.snowflake_segments_in_use()',
                 '@extschema@.snowflake_segment_nextval(text)',
+                '@extschema@.snowflake_segment_next(text)',
                 '@extschema@.snowflake_segment_batch(text, int)',
                 '@extschema@.snowflake_segment_ranges(text, int)',
                 '@extschema@.snowflake_segment_prefetch(text)',
                 '@extschema@.snowflake_segment_currval(text)',
-                '@extschema@.snowflake_grant_segment(text, regrole)',
-                '@extschema@.snowflake_revoke_segment(text, regrole)',
-                '@extschema@.snowflake_grant_all_segments(regrole)',
-                '@extschema@.snowflake_mask_key_of(text)',
-                '@extschema@.snowflake_mask_key_state(text, bytea)',
-                '@extschema@.snowflake_mask_key_step(text, text, bytea, text)',
+                '@extschema@.snowflake_segment_grant(text, regrole)',
+                '@extschema@.snowflake_segment_revoke(text, regrole)',
+                '@extschema@.snowflake_segment_grant_all(regrole)',
                 '@extschema@.snowflake_prepare_mask_key(text)',
                 '@extschema@.snowflake_prepare_mask_key(text, bytea)',
                 '@extschema@.snowflake_switch_mask_key(text)',
@@ -3555,7 +3650,7 @@ BEGIN
                 '@extschema@.snowflake_unmask_named(bigint, text)',
                 '@extschema@.snowflake_unmask_named(bigint, text, int)',
                 '@extschema@.snowflake_unmask_named(bigint, text, text)',
-                '@extschema@.snowflake_to_public_named(text, bigint, text)',
+                '@extschema@.snowflake_to_public_named(bigint, text, text)',
                 '@extschema@.snowflake_from_public_named(text, text, text)',
                 '@extschema@.snowflake_to_uuid_named(bigint, text, text)',
                 '@extschema@.snowflake_from_uuid_named(uuid, text, text)'
@@ -3569,16 +3664,72 @@ BEGIN
 END
 $$;
 
+-- Other functions call these functions with the privileges of the caller, or expressions contain them after planning:
+-- the conversion of a constant, for example, and a cast to text, need EXECUTE on the functions of the type.
+GRANT USAGE ON SCHEMA snowflake_internal TO PUBLIC;
+GRANT EXECUTE ON FUNCTION
+    -- type snowflake, and its casts
+    snowflake_internal.snowflake_in(cstring),
+    snowflake_internal.snowflake_out(snowflake),
+    snowflake_internal.snowflake_recv(internal),
+    snowflake_internal.snowflake_send(snowflake),
+    snowflake_internal.snowflake_to_numeric(snowflake),
+    snowflake_internal.snowflake_to_float8(snowflake),
+    snowflake_internal.snowflake_to_int4(snowflake),
+    snowflake_internal.int4_to_snowflake(int),
+    snowflake_internal.int2_to_snowflake(smallint),
+    -- calls in defaults: see defaults.sql
+    snowflake_internal.snowflake_nextval_in_copy(internal),
+    snowflake_internal.snowflake_segment_nextval_in_default(regprocedure, text, regclass, internal),
+    snowflake_internal.snowflake_segment_nextval_in_copy(regprocedure, text, regclass, internal),
+    -- view snowflake_presets
+    snowflake_describe_layout(text),
+    snowflake_internal.snowflake_preset_names(),
+    -- snowflake_create_partitions(), snowflake_plan_partitions() and the functions that adopt
+    snowflake_internal.home(),
+    snowflake_internal.id_type(),
+    snowflake_internal.next_id(),
+    snowflake_internal.next_number(text),
+    snowflake_internal.lowest_new_id(),
+    snowflake_internal.bound(timestamptz),
+    snowflake_internal.bound(timestamptz, text),
+    snowflake_internal.limits(text),
+    -- snowflake_create_partitions() and snowflake_plan_partitions()
+    snowflake_internal.snowflake_partition_steps(regclass, timestamptz, timestamptz, interval, text, boolean),
+    snowflake_internal.snowflake_add_partitions(regclass, timestamptz, timestamptz, interval, text),
+    -- snowflake_adopt()
+    snowflake_internal.snowflake_adopt_target(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_check_owners(regclass, name, boolean, regrole, text),
+    snowflake_internal.snowflake_adopt_plan(regclass, name, boolean, regrole, text),
+    snowflake_internal.snowflake_adopt_columns(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_owners(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_sequences(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_given(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_obstacles(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text[], boolean),
+    -- snowflake_adopt_online()
+    snowflake_internal.can_commit(),
+    snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, int, boolean, boolean),
+    snowflake_internal.snowflake_adopt_copy(),
+    snowflake_internal.snowflake_adopt_new_name(name),
+    snowflake_internal.snowflake_adopt_pairs(regclass, name),
+    snowflake_internal.snowflake_adopt_foreign_keys(regclass, name),
+    snowflake_internal.snowflake_adopt_counter(oid),
+    snowflake_internal.snowflake_adopt_online_obstacles(regclass, name),
+    snowflake_internal.snowflake_adopt_steps(regclass, name, int),
+    snowflake_internal.snowflake_adopt_steps_back(regclass, name)
+    TO PUBLIC;
+
 -- The role that queries a view needs EXECUTE on the functions in the view.
 GRANT EXECUTE ON FUNCTION
-    snowflake_server_status(),
-    snowflake_layouts_in_use(),
-    snowflake_clock_sequence_values(),
-    snowflake_watermarks(),
-    snowflake_segments_in_use()
+    snowflake_internal.snowflake_server_status(),
+    snowflake_internal.snowflake_layouts_in_use(),
+    snowflake_internal.snowflake_clock_sequence_values(),
+    snowflake_internal.snowflake_watermarks(),
+    snowflake_internal.snowflake_segments_in_use()
     TO pg_monitor;
-GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_sequence, snowflake_watermark_status,
-    snowflake_segments TO pg_monitor;
+GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_seq_status, snowflake_watermark_status,
+    snowflake_segment_status TO pg_monitor;
 
 -- If this is the keeper's database, store the history that the server still has in memory. See src/keeper/store.rs.
 SELECT snowflake_internal.store_history();

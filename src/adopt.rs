@@ -1,4 +1,4 @@
-//! What `snowflake_adopt_online()` needs in C.
+//! Functions that `snowflake_adopt_online()` calls and that cannot be written in SQL.
 //!
 //! Trigger function `snowflake_adopt_copy`: while `snowflake_adopt_online()` is in progress, the trigger keeps the new
 //! columns of type bigint equal to the columns that they will replace.
@@ -9,17 +9,19 @@
 use std::ffi::CStr;
 
 use pgrx::prelude::*;
+use pgrx::trigger_support::called_as_trigger;
 use snowflake_id_core::message::shown;
 
 use crate::error::{Error, OrReport};
 use crate::pg::function::declare_c_function;
 use crate::pg::new_row::{Column, NewRow};
 
-/// Returns whether the session is in a transaction block, in which a procedure cannot commit.
+/// Returns whether the calling procedure can commit: not in a transaction block, in a function or in a subtransaction.
 #[pg_extern(schema = "snowflake_internal", volatile, parallel_restricted)]
-fn is_in_transaction_block() -> bool {
-    // SAFETY: reads the state of the current transaction.
-    unsafe { pg_sys::IsTransactionBlock() }
+fn can_commit() -> bool {
+    // SAFETY: reads variables of this backend. PL/pgSQL evaluates expressions in the procedure's connection to SPI. Without
+    // a connection, the result is false.
+    unsafe { pg_sys::SPI_inside_nonatomic_context() }
 }
 
 declare_c_function!(snowflake_adopt_copy);
@@ -32,6 +34,10 @@ declare_c_function!(snowflake_adopt_copy);
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn snowflake_adopt_copy(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // SAFETY: by this function's contract.
+    if unsafe { !called_as_trigger(fcinfo) } {
+        Err(Error::NotCalledAsTrigger).or_report()
+    }
+    // SAFETY: as above.
     let row = unsafe { NewRow::of(fcinfo) };
     row.ok_or(Error::AdoptTrigger).and_then(copied).or_report().into_datum()
 }

@@ -106,10 +106,11 @@ pub enum Error {
     /// The extension was created in this transaction, so the keeper does not see the extension yet.
     ExtensionUncommitted,
     HorizonStalled {
+        obstacle: Obstacle,
         report: String,
         max_wait: Duration,
     },
-    AdvanceTooFar,
+    FloorTooFar,
     NotTheKeepersDatabase {
         database: String,
     },
@@ -306,8 +307,28 @@ impl<T> OrReport for Result<T, Error> {
     }
 }
 
+/// Describes layouts in which a value fits that does not fit in this one.
+fn with_room(problem: &RangeError) -> String {
+    match problem {
+        RangeError::Field { field, max: 0, .. } => format!("with a {} field", field.name()),
+        RangeError::Field { field, .. } => format!("with more {} bits", field.name()),
+        _ => "with larger fields".into(),
+    }
+}
+
+/// What keeps the keeper from extending the horizon.
+#[derive(Clone, Copy, Debug)]
+pub enum Obstacle {
+    /// A commit in progress.
+    Commit,
+    /// An error that the keeper has reported.
+    Failure,
+    /// Nothing is known.
+    Unknown,
+}
+
 /// A hint for any role. The view may be read by superusers and members of `pg_monitor`.
-const ASK_FOR_THE_REASON: &str = "The reason is in the server log and in view snowflake_status. Ask a superuser or a member of pg_monitor to run: SELECT registry_state, last_error FROM snowflake_status;";
+const ASK_FOR_THE_REASON: &str = "The reason is in the server log and in view snowflake_status. Superusers and members of pg_monitor can run: SELECT registry_state, last_error FROM snowflake_status;";
 
 /// The fields of a PostgreSQL error. The text of DETAIL or HINT is empty if the error has no such field.
 pub struct Texts {
@@ -367,7 +388,7 @@ impl Error {
                     "Setting snowflake_id.worker_id is -1, and table snowflake_workers in database \"{database}\" has no row with node_name \"{node_name}\"."
                 ),
                 format!(
-                    "Assign a worker ID that no other server of the fleet has, in one of these ways. Setting: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); Table, in database \"{database}\": INSERT INTO snowflake_workers (node_name, worker_id) VALUES ({}, 1); If the fleet has a registry, which leases worker IDs: set snowflake_id.registry to its connection string.",
+                    "Assign a worker ID that no other server of the fleet has. To use the setting: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); To use the table, run in database \"{database}\": INSERT INTO snowflake_workers (node_name, worker_id) VALUES ({}, 1); If the fleet has a registry that leases worker IDs, set snowflake_id.registry to its connection string instead.",
                     literal(node_name)
                 ),
             ),
@@ -427,7 +448,7 @@ impl Error {
                 ERRCODE_CHECK_VIOLATION,
                 format!("ID {id} was not taken by this transaction"),
                 format!("Readers may already have passed this ID of layout \"{}\".", layout.label()),
-                "Take the ID in the transaction that inserts the row, for example by DEFAULT snowflake_nextval().",
+                "Take the ID in the transaction that inserts the row, for example by the default of the column.",
             ),
             Error::AdoptTrigger => texts(
                 ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
@@ -445,19 +466,15 @@ impl Error {
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 problem.to_string(),
                 format!("{} The layout of this session is \"{}\".", problem.allowed(), layout.label()),
-                "Specify a worker ID that fits in the layout that the sessions of this server use.",
+                format!("Specify an ID that fits, or choose a layout {}.", with_room(problem)),
             ),
             Error::IdentityDoesNotFit { layout, problem } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 problem.to_string(),
                 format!("{} The layout is \"{}\".", problem.allowed(), layout.label()),
                 format!(
-                    "Change snowflake_id.worker_id or snowflake_id.datacenter_id, or choose a layout {}.",
-                    match problem {
-                        RangeError::Field { field, max: 0, .. } => format!("with a {} field", field.name()),
-                        RangeError::Field { field, .. } => format!("with more {} bits", field.name()),
-                        _ => "with larger fields".into(),
-                    }
+                    "Change the worker ID or the datacenter ID, in the settings or in table snowflake_workers, or choose a layout {}.",
+                    with_room(problem)
                 ),
             ),
             Error::TooManyLayouts { most, retired } => texts(
@@ -552,7 +569,7 @@ impl Error {
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "a worker ID must be specified while snowflake_id.registry is not set",
                 "Without a registry, the worker ID is not assigned automatically.",
-                "Choose a worker ID that no server of the fleet has ever used: SELECT snowflake_reset_horizon(worker_id);",
+                "Choose a worker ID that no server of the fleet has ever used, such as 5: SELECT snowflake_reset_horizon(5);",
             ),
             Error::WaitTooLong { layout, wait, left, max_wait } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
@@ -588,13 +605,21 @@ impl Error {
                 "Extension \"snowflake_id\" was created in this transaction, and the keeper cannot see the extension before the commit.",
                 "Commit the transaction first. If a client sends several statements in one string, as psql -c does, they form one transaction. In this case, send CREATE EXTENSION separately.",
             ),
-            Error::HorizonStalled { report, max_wait } => texts(
+            Error::HorizonStalled { obstacle, report, max_wait } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 "could not extend the durable horizon in time",
                 format!("The call waited for {} (snowflake_id.max_wait). {report}", duration(*max_wait)),
-                "Check whether a synchronous standby is missing, another session holds a lock, or the keeper's database is read-only or was dropped. To see what the keeper waits for: SELECT * FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper';",
+                match obstacle {
+                    Obstacle::Commit => {
+                        "Check whether a synchronous standby is missing or the disk is slow. To see what the keeper waits for: SELECT wait_event_type, wait_event FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper';"
+                    }
+                    Obstacle::Failure => {
+                        "Correct what the keeper reported. If another session holds a lock that the keeper needs, this query returns its process ID while the keeper waits: SELECT pg_blocking_pids(pid) FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper';"
+                    }
+                    Obstacle::Unknown => "Check the server log.",
+                },
             ),
-            Error::AdvanceTooFar => texts(
+            Error::FloorTooFar => texts(
                 ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
                 "cannot move the floor more than one day ahead of the clock",
                 "The server would issue no IDs before the clock reaches that time.",
@@ -626,9 +651,12 @@ impl Error {
             ),
             Error::NotAnIdentity { datacenter_id, worker_id } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
-                format!("invalid worker ID {worker_id} or datacenter ID {datacenter_id}"),
-                "Both must be between 0 and 2147483647.",
-                "",
+                match worker_id {
+                    ..0 => format!("invalid worker ID: {worker_id}"),
+                    _ => format!("invalid datacenter ID: {datacenter_id}"),
+                },
+                "Worker IDs and datacenter IDs are not negative.",
+                "View snowflake_presets shows the number of bits that each layout has for them.",
             ),
             Error::ClockJumped { jump } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -712,7 +740,7 @@ impl Error {
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("invalid prefix of public IDs: \"{prefix}\""),
                 problem.to_string(),
-                problem.allowed(),
+                format!("{} The prefix comes after the ID.", problem.allowed()),
             ),
             Error::InvalidPublicId { text, problem } => texts(
                 ERRCODE_INVALID_TEXT_REPRESENTATION,
@@ -737,7 +765,7 @@ impl Error {
                 format!("mask key \"{name}\" does not exist"),
                 "Table snowflake_mask_keys has no row with this name.",
                 format!(
-                    "If nothing was ever made with this key: INSERT INTO snowflake_mask_keys (name, key) VALUES ({}, uuid_send(gen_random_uuid())); Otherwise, copy the key from a backup or another server, because a new key reads masked numbers as other IDs.",
+                    "Check the name, and the order of the arguments. If nothing was ever made with this key: INSERT INTO snowflake_mask_keys (name, key) VALUES ({}, uuid_send(gen_random_uuid())); Otherwise, copy the key from a backup or another server, because a new key reads masked numbers as other IDs.",
                     literal_of_shown(name)
                 ),
             ),
@@ -865,9 +893,7 @@ impl Error {
                 ERRCODE_INSUFFICIENT_PRIVILEGE,
                 format!("permission denied for function {function}"),
                 "The default of a column calls the function. Neither the owner of the table nor the current role has the privilege.",
-                format!(
-                    "Grant the privilege: GRANT EXECUTE ON FUNCTION {function}(text) TO {role};"
-                ),
+                format!("Grant the privilege: GRANT EXECUTE ON FUNCTION {function}(text) TO {role};"),
             ),
             Error::SegmentGrants => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -962,8 +988,8 @@ impl Error {
             Error::SegmentRegistryAway { problem, since_us } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 "the registry of segments does not answer",
-                format!("The registry has not answered since {}: {problem}.", instant(*since_us)),
-                "Check snowflake_id.registry, the server log, and view snowflake_segment_status.",
+                format!("The registry has granted no numbers since {}: {problem}.", instant(*since_us)),
+                "Check snowflake_id.registry and the server log. Superusers and members of pg_monitor can run: SELECT name, state, last_error FROM snowflake_segment_status;",
             ),
             Error::SegmentTooLate { name, max_wait, detail } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,

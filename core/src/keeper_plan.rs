@@ -42,7 +42,7 @@ pub struct Seen {
     /// The history of the server in shared memory.
     pub history: History,
     /// The floor that an administrator has requested.
-    pub advance_to_us: Option<i64>,
+    pub raise_floor_to_us: Option<i64>,
     /// The lease of the identity that comes from the settings, the table or the registry.
     pub wanted: Option<Lease>,
     /// True if the lease was granted before the server was started. Only the stored records show how much of
@@ -148,7 +148,7 @@ pub fn plan(seen: &Seen) -> Plan {
         || seen.tracks.iter().any(Track::is_changed);
     let mut uses = seen.uses.clone();
     let mut records = uses.add(lost_records(&seen.uses, &seen.tracks, &seen.history, is_lost));
-    if let Some(until_us) = seen.advance_to_us.filter(|&floor_us| floor_us > 0) {
+    if let Some(until_us) = seen.raise_floor_to_us.filter(|&floor_us| floor_us > 0) {
         // These records prevent the server from issuing IDs below the requested floor. Without the records, a
         // clock sequence value that is opened later would start at the current time, and a leased server that
         // is far ahead of its clock would reset to the current time.
@@ -198,7 +198,7 @@ impl Seen {
             return begun;
         }
         let first_us = if self.is_unknown() && track.begun.is_none() { self.soon_us() } else { 0 };
-        let floor_us = begun.floor_us.max(first_us).max(self.advance_to_us.unwrap_or(0));
+        let floor_us = begun.floor_us.max(first_us).max(self.raise_floor_to_us.unwrap_or(0));
         Begun { floor_us, ..begun }
     }
 
@@ -273,7 +273,7 @@ fn plan_track(
     let next_us = seen.next_us(track, begun).max(from_us);
     let has_ended = track.published.until_us_of(begun.value) >= next_us.max(seen.ends_us());
     let is_going_on = gate == GatePlan::Stay && seen.is_active && seen.is_clock_good && !has_ended;
-    let is_behind = is_lost || seen.advance_to_us > Some(track.stored.until_us());
+    let is_behind = is_lost || seen.raise_floor_to_us > Some(track.stored.until_us());
     let until_us = match gate {
         GatePlan::Open { .. } => next_us,
         _ if is_going_on => next_us,

@@ -78,3 +78,66 @@ pub fn newer_format(what: &str, found: impl Display, known: impl Display) -> Str
         "{what} has format {found}, and this version of snowflake_id knows formats up to {known}: install the newer version again"
     )
 }
+
+/// Splits a message of libpq that was made with verbosity `PQERRORS_VERBOSE` into the message as users know it and the
+/// SQLSTATE of its last error. libpq does not return the SQLSTATE of a failed connection in any other way. The SQLSTATE is
+/// `None` if the last error is one of libpq itself.
+///
+/// A message contains several errors if libpq has tried a server more than once, for instance with TLS and without.
+///
+/// ```
+/// use snowflake_id_core::message::of_verbose;
+///
+/// let with_tls = "connection to server at \"::1\", port 5432 failed: FATAL:  28000: no pg_hba.conf entry\n\
+///                 LOCATION:  ClientAuthentication, auth.c:543\n";
+/// let without = "connection to server at \"::1\", port 5432 failed: FATAL:  3D000: database \"x: a.c:1\" does not exist\n\
+///                LOCATION:  InitPostgres, postinit.c:1005\n";
+/// let both = with_tls.to_owned() + without;
+/// let (text, state) = of_verbose(&both);
+/// assert_eq!(
+///     text,
+///     "connection to server at \"::1\", port 5432 failed: FATAL:  no pg_hba.conf entry\n\
+///      connection to server at \"::1\", port 5432 failed: FATAL:  database \"x: a.c:1\" does not exist\n"
+/// );
+/// assert_eq!(state, Some("3D000"));
+/// for of_libpq in ["connection to server at \"::1\", port 5432 failed: Connection refused\n", "Verbindungsaufbau abgelehnt\n"] {
+///     assert_eq!(of_verbose(of_libpq), (of_libpq.to_owned(), None));
+///     let last = without.to_owned() + of_libpq;
+///     assert_eq!(of_verbose(&last).1, None);
+/// }
+/// ```
+pub fn of_verbose(message: &str) -> (String, Option<&str>) {
+    let mut text = String::new();
+    let mut state = None;
+    let mut is_of_server = false;
+    for line in message.lines() {
+        if let Some((severity, found, rest)) = split_at_state(line) {
+            (state, is_of_server) = (Some(found), true);
+            text.extend([severity, ":  ", rest, "\n"]);
+        } else if is_of_server && is_place(line) {
+            is_of_server = false; // The place is the last line of an error.
+        } else {
+            // A pooler sends no place.
+            if !is_of_server || line.starts_with("connection to server ") {
+                (state, is_of_server) = (None, false);
+            }
+            text.extend([line, "\n"]);
+        }
+    }
+    (text, state)
+}
+
+/// Splits a line such as `FATAL:  3D000: database "x" does not exist` at its SQLSTATE.
+fn split_at_state(line: &str) -> Option<(&str, &str, &str)> {
+    let (severity, rest) = line.split_once(":  ")?;
+    let (state, text) = rest.split_at_checked(5)?;
+    let is_state = state.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase());
+    Some((severity, state, text.strip_prefix(": ").filter(|_| is_state)?))
+}
+
+/// Returns whether a line is a place such as `LOCATION:  InitPostgres, postinit.c:1005`. The first word is translated.
+fn is_place(line: &str) -> bool {
+    let ends_with_number =
+        |(_, number): (_, &str)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    line.contains(":  ") && line.rsplit_once(".c:").is_some_and(ends_with_number)
+}

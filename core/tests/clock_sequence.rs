@@ -259,7 +259,7 @@ fn busy_server() -> Seen {
         is_elsewhere: false,
         uses: Uses::from_iter([used(Some(ME), Some(0), 0)]),
         history: History { highest_us: NOW_US + HOUR_US, last_identity: Some(ME) },
-        advance_to_us: None,
+        raise_floor_to_us: None,
         wanted: Some(Lease::for_good(ME)),
         open_for: Some(Lease::for_good(ME)),
         is_lease_inherited: false,
@@ -318,17 +318,17 @@ fn a_lost_value_is_written_again() {
 
 #[test]
 fn a_requested_floor_holds_for_each_track() {
-    let advance_to_us = Some(NOW_US + 2 * HOUR_US);
-    let advanced = plan(&Seen { advance_to_us, is_active: false, ..busy_server() });
+    let raise_floor_to_us = Some(NOW_US + 2 * HOUR_US);
+    let raised = plan(&Seen { raise_floor_to_us, is_active: false, ..busy_server() });
     assert_eq!(
-        advanced.tracks.map(|track| track.horizon),
+        raised.tracks.map(|track| track.horizon),
         [0, 1].map(|value| Some(horizon(value, NOW_US + 2 * HOUR_US)))
     );
-    let uses = Uses::from_iter(of_values(&advanced));
+    let uses = Uses::from_iter(of_values(&raised));
     assert_eq!(ends_us(&uses, 2)[0], NOW_US + 2 * HOUR_US);
     assert_eq!(next_of(&in_use(1, HOUR_US), &uses, &asked()), None);
-    // There is no second track to advance.
-    let without = plan(&Seen { advance_to_us, tracks: in_use(0, 0), ..busy_server() });
+    // There is no second track.
+    let without = plan(&Seen { raise_floor_to_us, tracks: in_use(0, 0), ..busy_server() });
     assert_eq!((without.tracks[1].begun, without.tracks[1].horizon), (Begun::NONE, None));
 }
 

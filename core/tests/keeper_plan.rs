@@ -217,10 +217,10 @@ fn a_lost_horizon_is_written_again_but_not_by_a_clock_that_is_not_followed() {
 
 #[test]
 fn a_request_moves_floor_and_horizon_without_an_identity() {
-    let seen = Seen { advance_to_us: Some(NOW_US + 700), wanted: None, open_for: None, ..busy_server() };
+    let seen = Seen { raise_floor_to_us: Some(NOW_US + 700), wanted: None, open_for: None, ..busy_server() };
     assert_eq!((floor_us(&plan(&seen)), horizon_us(&plan(&seen))), (NOW_US + 700, Some(NOW_US + 700)));
     // The request does not replace a stored horizon.
-    let seen = Seen { advance_to_us: Some(5), tracks: stored(NOW_US), ..new_server() };
+    let seen = Seen { raise_floor_to_us: Some(5), tracks: stored(NOW_US), ..new_server() };
     assert_eq!(floor_us(&plan(&seen)), NOW_US);
 }
 

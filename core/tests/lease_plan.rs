@@ -124,7 +124,8 @@ fn a_lease_from_a_life_that_is_forgotten() {
 fn a_requested_floor_holds_under_a_lease() {
     let floor_us = NOW_US + 60_000_000;
     let lease = leased(5, NOW_US + 900_000_000);
-    let ordered = Seen { advance_to_us: Some(floor_us), is_clock_confirmed: true, ..leasing_server(lease) };
+    let ordered =
+        Seen { raise_floor_to_us: Some(floor_us), is_clock_confirmed: true, ..leasing_server(lease) };
     let first = plan(&ordered);
     assert!(!first.is_another_needed);
     assert!(first.records.contains(&everybody(floor_us)));
@@ -134,7 +135,7 @@ fn a_requested_floor_holds_under_a_lease() {
         tracks: stored(horizon_us(&first).unwrap()),
         uses,
         history: History::default(),
-        advance_to_us: None,
+        raise_floor_to_us: None,
         open_for: None,
         ..ordered
     };

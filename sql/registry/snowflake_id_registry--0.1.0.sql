@@ -530,10 +530,10 @@ IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN (extract(epoch FROM span) * 1000000)::bigint;
 COMMENT ON FUNCTION snowflake_registry.microseconds(interval) IS 'converts an interval to microseconds';
 
--- Formats a time for messages, regardless of the caller's DateStyle and TimeZone.
+-- Formats a time to the second for messages, regardless of the caller's DateStyle and TimeZone.
 CREATE FUNCTION snowflake_registry.in_words(instant timestamptz) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql
-RETURN CASE WHEN isfinite(instant) THEN to_char(instant AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC'
+RETURN CASE WHEN isfinite(instant) THEN to_char(instant AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
             ELSE 'never' END;
 COMMENT ON FUNCTION snowflake_registry.in_words(timestamptz) IS 'formats a time in UTC for messages';
 
@@ -1565,14 +1565,12 @@ BEGIN
         renewed_at = excluded.renewed_at, grant_count = lease.grant_count + 1, used_until = NULL;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
-    RAISE LOG 'snowflake_id_registry: granted worker ID % (datacenter %) to %',
+    RAISE LOG 'snowflake_id_registry: granted worker ID % (datacenter %) to %, from % to %; the previous holder is %',
         free.worker_id, acquire.datacenter_id,
-        snowflake_registry.server_in_words(said.node_name, said.host, said.port)
-        USING DETAIL = format('The range is from %s to %s. The previous holder is %s.', snowflake_registry.in_words(free.free_from),
-                              snowflake_registry.in_words(moment + registry.lease),
-                              CASE WHEN before IS NULL THEN 'not known'
-                                   ELSE snowflake_registry.server_in_words(before.node_name, before.host,
-                                                                           before.port) END);
+        snowflake_registry.server_in_words(said.node_name, said.host, said.port),
+        snowflake_registry.in_words(free.free_from), snowflake_registry.in_words(moment + registry.lease),
+        CASE WHEN before IS NULL THEN 'not known'
+             ELSE snowflake_registry.server_in_words(before.node_name, before.host, before.port) END;
     answer.outcome := 'granted';
     answer.datacenter_id := acquire.datacenter_id;
     answer.worker_id := free.worker_id;
@@ -3397,7 +3395,7 @@ COMMENT ON COLUMN snowflake_registry.fleet.datacenter_id IS 'datacenter ID';
 COMMENT ON COLUMN snowflake_registry.fleet.worker_id IS 'worker ID';
 COMMENT ON COLUMN snowflake_registry.fleet.host IS 'host of the server';
 COMMENT ON COLUMN snowflake_registry.fleet.port IS 'port of the server';
-COMMENT ON COLUMN snowflake_registry.fleet.layout IS 'layout of the server';
+COMMENT ON COLUMN snowflake_registry.fleet.layout IS 'layout of the server: the name of a preset, or the definition of the layout';
 COMMENT ON COLUMN snowflake_registry.fleet.version IS 'version of snowflake_id on the server';
 COMMENT ON COLUMN snowflake_registry.fleet.acquired_at IS 'time at which the server acquired the identity';
 COMMENT ON COLUMN snowflake_registry.fleet.renewed_at IS 'time of the last renewal';

@@ -12,7 +12,6 @@
 
 use std::cell::Cell;
 use std::sync::Once;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pgrx::prelude::*;
@@ -20,18 +19,19 @@ use snowflake_id_core::Identity;
 
 use crate::config;
 use crate::error::{Error, OrReport};
-use crate::generate::wait::not_followed;
+use crate::generate::wait::{no_lease, not_followed};
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::timestamp::unix_us;
 use crate::pg::{clock, process, server};
 use crate::shared::command_slot::{Answer, Request, Ticket};
+use crate::shared::keeper_words::Closed;
 use crate::shared::memory::{self, State};
 use crate::shared::wait::Deadline;
 use crate::wait_event::WaitEvent;
 
 /// The maximum time by which `snowflake_raise_floor` may move the floor ahead of the clock: one day. A request
 /// for a later time is probably a mistake, and is rejected.
-const MOST_ADVANCE: Duration = Duration::from_secs(86_400);
+const MOST_AHEAD: Duration = Duration::from_secs(86_400);
 /// The minimum time that a call waits for the keeper, even if `max_wait` is shorter. An idle keeper answers a
 /// request within one second.
 const MIN_WAIT: Duration = Duration::from_secs(1);
@@ -42,12 +42,7 @@ const MOST_TIME_FOR_THE_END: Duration = Duration::from_secs(10);
 /// Tells the keeper to follow the clock after the clock has jumped ahead.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_accept_clock() {
-    let keeper = &memory::state().or_report().server_status.keeper;
-    let has_jumped = keeper.clock_jump_us.load(Ordering::Relaxed) > 0;
     carry_out(Request::AcceptClock).or_report();
-    if !has_jumped {
-        notice!("no clock jump was pending");
-    }
 }
 
 /// Raises the floor, so that no IDs with earlier times will be issued. The new floor is durable when the
@@ -55,10 +50,10 @@ fn snowflake_accept_clock() {
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_raise_floor(floor: TimestampWithTimeZone) {
     let floor_us = unix_us(floor.into_inner());
-    if floor_us > clock::clock_us().saturating_add(MOST_ADVANCE.as_micros() as i64) {
-        Err(Error::AdvanceTooFar).or_report()
+    if floor_us > clock::clock_us().saturating_add(MOST_AHEAD.as_micros() as i64) {
+        Err(Error::FloorTooFar).or_report()
     }
-    carry_out(Request::Advance(floor_us)).or_report();
+    carry_out(Request::RaiseFloor(floor_us)).or_report();
 }
 
 /// Resets the horizon to the present, for an identity that this server has never used. With a registry, the
@@ -108,9 +103,17 @@ fn carry_out(request: Request) -> Result<(), Error> {
     }
     let deadline = Deadline::after(config::max_wait().max(MIN_WAIT));
     let submitted = Submitted::submit(shared, request, &deadline)?;
-    let answer = submitted.wait(&deadline).ok_or_else(|| not_followed(&shared.server_status))?;
+    let answer =
+        submitted.wait(&deadline).ok_or_else(|| match (request, shared.server_status.keeper.closed()) {
+            (Request::Reset(None), Closed::NoLease) => no_lease(),
+            _ => not_followed(&shared.server_status),
+        })?;
     match (answer, request) {
         (Answer::Done, _) => Ok(()),
+        (Answer::NoJump, _) => {
+            notice!("the clock has not jumped ahead");
+            Ok(())
+        }
         (Answer::IdentityInUse | Answer::IdentityUsed, Request::Reset(Some(identity))) => {
             Err(Error::IdentityUsed(identity))
         }

@@ -94,8 +94,7 @@ fn connect_to_any(
     // The list of hosts may come from a service file.
     let mut hosts = Hosts::of(&Options::in_effect(&parameters(string, &[])))?;
     hosts.list.sort_by_key(|host| order_of(host.key()));
-    let mut problems = vec![];
-    let mut rejection = None;
+    let mut problems: Vec<Problem> = vec![];
     for host in &hosts.list {
         let start = Instant::now();
         if let Some(name) = host.unknown_name() {
@@ -110,7 +109,7 @@ fn connect_to_any(
             late.push(host.key());
         }
         let mut hosts_found = found.unwrap_or_else(|problem| {
-            problems.push(problem);
+            problems.push(problem.into());
             vec![]
         });
         hosts_found.sort_by_key(|host_found| order_of(host_found.key()));
@@ -122,14 +121,15 @@ fn connect_to_any(
             progress.tell(hosts.time, problem, &[host, host_found]);
             match connect_to(string, &hosts, host_found, progress) {
                 Ok(connection) => return Ok(connection),
-                Err(problem) => {
-                    problems.push(problem.text);
-                    rejection = rejection.or(problem.rejection);
-                }
+                Err(problem) => problems.push(problem),
             }
         }
     }
-    Err(Problem { text: problems.join("; "), rejection })
+    let texts: Vec<_> = problems.iter().map(|problem| problem.text.as_str()).collect();
+    // A host that has not answered may be the registry.
+    let has_unknown = problems.iter().any(|problem| problem.rejection.is_none());
+    let rejection = problems.first().filter(|_| !has_unknown).and_then(|problem| problem.rejection);
+    Err(Problem { text: texts.join("; "), rejection })
 }
 
 /// Connects to one host. Returns when the connection is established or refused, or when the time limit of a

@@ -196,7 +196,7 @@ pub fn ask_for_rows(
             let StatementError { is_of_data, is_elsewhere, .. } = error;
             let problem = match is_elsewhere {
                 true => format!(
-                    "{}; check dbname in snowflake_id.registry, or run CREATE EXTENSION snowflake_id_registry in that database",
+                    "{}; check dbname in snowflake_id.registry, or run there: CREATE EXTENSION snowflake_id_registry; for an old version: ALTER EXTENSION snowflake_id_registry UPDATE;",
                     error.message
                 ),
                 false => error.message,

@@ -1,4 +1,4 @@
-//! `snowflake_nextval()` in a default: the STABLE twin is the same C function.
+//! `snowflake_nextval()` and `snowflake_next()` in a default: the STABLE twin is the same C function.
 
 use pgrx::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::pg::role;
 
 declare_c_function!(snowflake_nextval_support);
 
-/// The planner support function of `snowflake_nextval()`. Returns a call of the STABLE twin, or a null
+/// The planner support function of `snowflake_nextval()` and `snowflake_next()`. Returns a call of the STABLE twin, or a null
 /// pointer if the call must remain unchanged.
 ///
 /// # Safety

@@ -9,7 +9,7 @@ use snowflake_id_core::Layout;
 use snowflake_id_core::clock_sequence::FAR_AHEAD_US;
 
 use crate::config;
-use crate::error::{Error, duration};
+use crate::error::{Error, Obstacle, duration};
 use crate::pg::relation::Extension;
 use crate::pg::{clock, server};
 use crate::shared::keeper_words::Closed;
@@ -24,23 +24,24 @@ use crate::{pg::wait, wait_event::WaitEvent};
 const LONGEST_NAP: Duration = Duration::from_millis(100);
 
 /// Returns the last problem that the keeper has reported, or a message that no keeper or no report exists.
-fn what_is_reported(server_status: &ServerStatus) -> String {
+fn what_is_reported(server_status: &ServerStatus) -> (Obstacle, String) {
     if let Some(error) = report::report().error() {
-        return format!("The keeper reported: {error}.");
+        return (Obstacle::Failure, format!("The keeper reported: {error}."));
     }
-    match server_status.wakeup.pid() {
+    let report = match server_status.wakeup.pid() {
         None if server::is_single_user() => "Background workers do not run in single-user mode.".into(),
         None => "Background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes. If the clock was set back after the worker exited, PostgreSQL restarts the worker when the clock has passed the time of the exit, or when the server is restarted.".into(),
         Some(_) => "The keeper has not reported anything.".into(),
-    }
+    };
+    (Obstacle::Unknown, report)
 }
 
 /// Returns the reason why a wait for the keeper failed: a commit in progress, or the reported problem.
-fn obstacle(server_status: &ServerStatus) -> String {
+fn obstacle(server_status: &ServerStatus) -> (Obstacle, String) {
     match server_status.keeper.committing_for_us(clock::clock_us()) {
         Some(time_us) => {
             let time = Duration::from_micros(time_us);
-            format!("A commit of the keeper has been in progress for {}.", duration(time))
+            (Obstacle::Commit, format!("A commit of the keeper has been in progress for {}.", duration(time)))
         }
         None => what_is_reported(server_status),
     }
@@ -48,7 +49,7 @@ fn obstacle(server_status: &ServerStatus) -> String {
 
 /// Returns the error for a request that the keeper has not completed.
 pub fn not_followed(server_status: &ServerStatus) -> Error {
-    not_ready(obstacle(server_status))
+    not_ready(obstacle(server_status).1)
 }
 
 /// Returns the error for the problem in a report. If the transaction that created the extension is not
@@ -68,7 +69,7 @@ fn is_lease_coming() -> bool {
     lease_status.lease.is_some() || lease_status.state == RegistryState::Starting
 }
 
-fn no_lease() -> Error {
+pub fn no_lease() -> Error {
     let lease_status = lease::lease_status();
     Error::NoLease { state: lease_status.state.name(), free_from_us: lease_status.free_from_us }
 }
@@ -140,7 +141,7 @@ impl WaitBudget {
                 }
                 Closed::NoLease if is_over && !is_lease_coming() => return Err(no_lease()),
                 Closed::Problem if is_over => {
-                    return Err(not_ready(what_is_reported(server_status)));
+                    return Err(not_ready(what_is_reported(server_status).1));
                 }
                 _ if self.deadline.is_over() => return Err(not_followed(server_status)),
                 _ => self.wait_for_keeper(server_status),
@@ -168,10 +169,7 @@ impl WaitBudget {
             }
             if self.deadline.is_over() && server_status.keeper.committing_for_us(clock::clock_us()).is_some()
             {
-                return Err(Error::HorizonStalled {
-                    report: obstacle(server_status),
-                    max_wait: self.deadline.max_wait,
-                });
+                return Err(self.horizon_stalled(server_status));
             }
             if is_over || self.deadline.is_over() {
                 return Ok(false);
@@ -193,10 +191,7 @@ impl WaitBudget {
             return Err(Error::ClockJumped { jump: Duration::from_micros(jump_us as u64) });
         }
         if self.deadline.is_over() {
-            return Err(Error::HorizonStalled {
-                report: obstacle(server_status),
-                max_wait: self.deadline.max_wait,
-            });
+            return Err(self.horizon_stalled(server_status));
         }
         self.wait_for_keeper(server_status);
         Ok(())
@@ -208,6 +203,11 @@ impl WaitBudget {
         let _timer = self.timer();
         let cycles = self.cycles.get_or_init(|| Watch::of(&server_status.cycles));
         cycles.wait(self.deadline.left(), WaitEvent::Horizon);
+    }
+
+    fn horizon_stalled(&self, server_status: &ServerStatus) -> Error {
+        let (obstacle, report) = obstacle(server_status);
+        Error::HorizonStalled { obstacle, report, max_wait: self.deadline.max_wait }
     }
 
     fn timer(&self) -> Timer<'_> {

@@ -55,7 +55,7 @@ struct Done {
     wanted: Option<Lease>,
     stored_at: (u32, u32),
     /// The floor that an administrator requested, if the keeper has claimed the request.
-    advance_to_us: Option<i64>,
+    raise_floor_to_us: Option<i64>,
     /// Whether the stored horizon is missing although the server was used before.
     has_history: bool,
     /// A problem that an administrator should fix although IDs can be issued.
@@ -149,16 +149,17 @@ impl Keeper {
         let (now_us, since_boot_us) = clock::clocks_us();
         let is_accepted =
             matches!(request, Some((ticket, Request::AcceptClock)) if server_status.commands.claim(ticket));
+        let mut jump_us = watch_clock::watch(self.shared, now_us, since_boot_us);
         if is_accepted {
+            // The first look has decided the answer, and the second one publishes that the clock is accepted.
+            let answer = if jump_us.is_some() { Answer::Done } else { Answer::NoJump };
             server_status.history.set_clock_offset(now_us - since_boot_us);
-        }
-        let jump_us = watch_clock::watch(self.shared, now_us, since_boot_us);
-        if is_accepted {
-            server_status.commands.answer_claimed(Answer::Done);
+            jump_us = watch_clock::watch(self.shared, now_us, since_boot_us);
+            server_status.commands.answer_claimed(answer);
         }
         let is_active = self.is_active() || is_wanted;
-        let advance = match request {
-            Some((ticket, Request::Advance(floor_us))) => Some((ticket, floor_us)),
+        let raise = match request {
+            Some((ticket, Request::RaiseFloor(floor_us))) => Some((ticket, floor_us)),
             _ => None,
         };
         let lease_status = lease::lease_status();
@@ -172,8 +173,7 @@ impl Keeper {
             // horizon.
             server_status.registry_wakeup.request();
         }
-        let done =
-            transaction(|| self.store_plan(&clock, is_active, &lease_status, advance, reset.is_some()));
+        let done = transaction(|| self.store_plan(&clock, is_active, &lease_status, raise, reset.is_some()));
         if let Err(Problem(text)) = &done {
             self.has_committed = false;
             complain(self.shared, text); // The answer refers to this problem.
@@ -282,7 +282,7 @@ impl Keeper {
         clock: &Clock,
         is_active: bool,
         lease_status: &LeaseStatus,
-        advance: Option<(Ticket, i64)>,
+        raise: Option<(Ticket, i64)>,
         is_reset_requested: bool,
     ) -> Result<Done, Problem> {
         let store = Store::lock_or_report()?;
@@ -291,8 +291,8 @@ impl Keeper {
         segment::find_ranges(store.extension);
         let wanted = identity::find(store.extension, lease_status)?;
         // The keeper can claim a request now, because the transaction waits for no more locks.
-        let advance = advance.filter(|(ticket, _)| server_status.commands.claim(*ticket));
-        let advance_to_us = advance.map(|(_, floor_us)| floor_us);
+        let raise = raise.filter(|(ticket, _)| server_status.commands.claim(*ticket));
+        let raise_floor_to_us = raise.map(|(_, floor_us)| floor_us);
         let mut uses = stored.uses.clone();
         let has_uses = !uses.is_empty();
         let plan = plan(&Seen {
@@ -303,7 +303,7 @@ impl Keeper {
             is_elsewhere: stored.is_elsewhere,
             uses: stored.uses,
             history: server_status.history.snapshot(),
-            advance_to_us,
+            raise_floor_to_us,
             wanted,
             open_for: self.shared.gate.identity().map(|identity| server_status.keeper.lease_of(identity)),
             is_lease_inherited: lease_status.is_inherited,
@@ -327,7 +327,7 @@ impl Keeper {
         let has_history = plan.loss == Some(Loss::NothingKnown)
             && (has_uses || server_status.keeper.is_restored.load(Ordering::Relaxed));
         let warning = risk(&store);
-        Ok(Done { plan, wanted, stored_at: stored.stored_at, advance_to_us, has_history, warning })
+        Ok(Done { plan, wanted, stored_at: stored.stored_at, raise_floor_to_us, has_history, warning })
     }
 
     /// Publishes the plan. The data in the plan must already be durable.
@@ -357,8 +357,8 @@ impl Keeper {
         }
         self.has_committed |= plan.tracks[0].horizon.is_some();
         shared.publish(plan.tracks.map(|track| track.horizon));
-        if let Some(floor_us) = done.advance_to_us {
-            gate::advance(shared, floor_us, lease_status.number);
+        if let Some(floor_us) = done.raise_floor_to_us {
+            gate::raise_floor(shared, floor_us, lease_status.number);
             server_status.commands.answer_claimed(Answer::Done);
         }
         if plan.is_another_needed {

@@ -51,7 +51,7 @@ pub fn apply(shared: &State, plan: &Plan, wanted: Option<Lease>, number: u64) {
 
 /// Raises every slot to a floor that an administrator requested. The function opens the gate again if the
 /// gate was open before.
-pub fn advance(shared: &State, floor_us: i64, number: u64) {
+pub fn raise_floor(shared: &State, floor_us: i64, number: u64) {
     let open_for = shared.gate.identity().map(|identity| shared.server_status.keeper.lease_of(identity));
     shared.fence([floor_us; TRACKS], false);
     if let Some(lease) = open_for {

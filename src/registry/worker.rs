@@ -88,8 +88,9 @@ impl Worker {
                 Ok(Round::Refused(refusal)) => self.fail(refusal),
                 Err(NoAnswer::Rejected { problem, rejection }) => {
                     let state = match rejection {
-                        Rejection::NoDatabase => RegistryState::NoDatabase,
-                        Rejection::NoLogin => RegistryState::LoginRefused,
+                        Rejection::Database => RegistryState::NoDatabase,
+                        Rejection::Login => RegistryState::LoginRefused,
+                        Rejection::Permission => RegistryState::PermissionDenied,
                     };
                     self.fail(Refusal::new(state, problem))
                 }

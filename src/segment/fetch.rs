@@ -121,7 +121,12 @@ impl RegistryConnection {
                 }
                 // The old connection may have failed because the registry was restarted. If the registry granted a
                 // range for the failed request, the numbers of that range are lost.
-                Err(NoAnswer::Failed(_) | NoAnswer::Rejected { .. } | NoAnswer::Refused(_) | NoAnswer::Denied(_)) => {}
+                Err(
+                    NoAnswer::Failed(_)
+                    | NoAnswer::Rejected { .. }
+                    | NoAnswer::Refused(_)
+                    | NoAnswer::Denied(_),
+                ) => {}
                 Err(end) => return Err(end),
             }
         }

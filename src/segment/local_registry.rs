@@ -39,7 +39,11 @@ pub fn ask(question: &Question) -> Result<Option<Answered>, NoAnswer> {
         return Err(NoAnswer::Stopping);
     }
     let refused = |Problem(problem)| {
-        NoAnswer::Refused(Refused { problem, is_of_data: is_of_data.load(Ordering::Relaxed), is_elsewhere: false })
+        NoAnswer::Refused(Refused {
+            problem,
+            is_of_data: is_of_data.load(Ordering::Relaxed),
+            is_elsewhere: false,
+        })
     };
     let Some(rows) = rows.map_err(refused)? else { return Ok(None) };
     let mut answer = Answer::read(&rows)?;

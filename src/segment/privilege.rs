@@ -22,7 +22,7 @@ use pgrx::trigger_support::called_as_trigger;
 use snowflake_id_core::message::shown;
 
 use super::checked::Checked;
-use crate::error::Error;
+use crate::error::{Error, OrReport};
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::function::declare_c_function;
 use crate::pg::relation::{self, Extension, Kind, Relation};
@@ -194,9 +194,10 @@ pub unsafe extern "C-unwind" fn snowflake_segment_grant_changed(
 ) -> pg_sys::Datum {
     // SAFETY: by this function's contract. In a call as a trigger, the context has this type.
     unsafe {
-        if called_as_trigger(fcinfo) {
-            pg_sys::CacheInvalidateRelcache((*(*fcinfo).context.cast::<pg_sys::TriggerData>()).tg_relation);
+        if !called_as_trigger(fcinfo) {
+            Err(Error::NotCalledAsTrigger).or_report()
         }
+        pg_sys::CacheInvalidateRelcache((*(*fcinfo).context.cast::<pg_sys::TriggerData>()).tg_relation);
     }
     pg_sys::Datum::null()
 }

@@ -7,12 +7,12 @@ mod failure;
 mod known;
 mod periods;
 mod portions;
+mod prefetch;
 mod publish;
 mod question;
 mod report;
 mod rest;
 mod state;
-mod prefetch;
 mod wishes;
 
 use std::time::{Duration, Instant};

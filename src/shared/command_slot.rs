@@ -26,7 +26,7 @@ pub enum Request {
     /// Accept the clock although the clock has jumped ahead.
     AcceptClock,
     /// Issue only IDs with this time or a later time, in microseconds of Unix time.
-    Advance(i64),
+    RaiseFloor(i64),
     /// Reset the horizon to the current time under this identity. `None` requests another identity from the
     /// registry.
     Reset(Option<Identity>),
@@ -47,12 +47,14 @@ pub enum Answer {
     IdentityUsed = 3,
     /// The request was refused because the identities that the server has used are not known.
     HistoryUnknown = 4,
+    /// The request to accept the clock had no effect, because the clock has not jumped ahead.
+    NoJump = 5,
 }
 
 impl Answer {
     fn from_byte(byte: u8) -> Answer {
         use Answer::*;
-        [Done, Failed, IdentityInUse, IdentityUsed, HistoryUnknown][usize::from(byte)]
+        [Done, Failed, IdentityInUse, IdentityUsed, HistoryUnknown, NoJump][usize::from(byte)]
     }
 }
 
@@ -111,7 +113,7 @@ impl CommandSlot {
         self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         let kind = match request {
             Request::AcceptClock => 0,
-            Request::Advance(instant_us) => {
+            Request::RaiseFloor(instant_us) => {
                 self.instant_us.store(instant_us, Ordering::Relaxed);
                 1
             }
@@ -169,7 +171,7 @@ impl CommandSlot {
         }
         let request = match self.kind.load(Ordering::Relaxed) {
             0 => Request::AcceptClock,
-            1 => Request::Advance(self.instant_us.load(Ordering::Relaxed)),
+            1 => Request::RaiseFloor(self.instant_us.load(Ordering::Relaxed)),
             _ => Request::Reset(Identity::from_word(self.identity.load(Ordering::Relaxed))),
         };
         Some((ticket, request))

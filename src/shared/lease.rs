@@ -27,9 +27,9 @@ pub enum RegistryState {
     NoDatabase,
     /// The registry's server does not let this server log in.
     LoginRefused,
-    /// The database contains no registry.
+    /// The database contains no registry, or an old version that lacks a function.
     NoRegistry,
-    /// The role of this server lacks a privilege in the registry.
+    /// The role of this server lacks a privilege in the registry, or may not connect to its database.
     PermissionDenied,
     /// The registry has not been started.
     NotStarted,

@@ -13,9 +13,8 @@ use snowflake_id_core::Layout;
 
 use crate::config;
 use crate::error::{Error, OrReport};
-use crate::pg::varlena::TextBytes;
 use crate::pg::{process, server, snapshot, transaction_end};
-use crate::read::layout_argument;
+use crate::read::layout_argument::LayoutArgument;
 use crate::shared::{marks, memory};
 
 /// Registers what happens at the end of transactions. Called by the postmaster while it loads the library.
@@ -30,9 +29,13 @@ pub fn register() {
 }
 
 #[pg_extern(stable, parallel_restricted)]
-fn snowflake_watermark(layout: default!(Option<TextBytes<'_>>, "NULL")) -> Option<i64> {
-    let layout = layout.map_or_else(config::layout, |text| layout_argument::parse(text.0));
-    layout.and_then(|layout| watermark(&layout)).or_report()
+fn snowflake_watermark() -> Option<i64> {
+    config::layout().and_then(|layout| watermark(&layout)).or_report()
+}
+
+#[pg_extern(name = "snowflake_watermark", stable, parallel_restricted)]
+fn snowflake_watermark_as(layout: LayoutArgument) -> Option<i64> {
+    watermark(&layout.0).or_report()
 }
 
 /// Returns the watermark of a layout for the current statement. All calls of a statement return the same result.

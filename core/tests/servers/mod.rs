@@ -76,7 +76,7 @@ pub fn new_server() -> Seen {
         is_elsewhere: false,
         uses: Uses::default(),
         history: History::default(),
-        advance_to_us: None,
+        raise_floor_to_us: None,
         wanted: Some(settled(1)),
         open_for: None,
         is_lease_inherited: false,

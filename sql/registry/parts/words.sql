@@ -13,7 +13,7 @@ IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN (extract(epoch FROM span) * 1000000)::bigint;
 COMMENT ON FUNCTION snowflake_registry.microseconds(interval) IS 'converts an interval to microseconds';
 
--- Formats a time for messages, as servers do, regardless of the caller's DateStyle and TimeZone.
+-- Formats a time to the second for messages, regardless of the caller's DateStyle and TimeZone.
 CREATE FUNCTION snowflake_registry.in_words(instant timestamptz) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN isfinite(instant) THEN to_char(instant AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')

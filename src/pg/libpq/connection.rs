@@ -10,7 +10,7 @@ use pq_sys::*;
 use snowflake_id_core::protocol::may_be_about_commit;
 
 use super::answer::{Refusal, ResultOfQuery, Row, StatementError};
-use super::problem::Problem;
+use super::problem::{Problem, Rejection};
 use super::start::start;
 use super::text::{message, text_of};
 use crate::pg::wait::Interest;
@@ -62,7 +62,7 @@ impl Connection {
     pub fn failure(&self) -> Option<Problem> {
         // SAFETY: `handle` is valid until `self` is dropped.
         let status = unsafe { PQstatus(self.handle.as_ptr()) };
-        (status == ConnStatusType::CONNECTION_BAD).then(|| Problem::of_verbose(&self.problem()))
+        (status == ConnStatusType::CONNECTION_BAD).then(|| self.problem_of_connecting())
     }
 
     /// Returns whether a server listens on the Unix-domain socket of this host. May block if the server accepts no
@@ -99,7 +99,7 @@ impl Connection {
             }
             PostgresPollingStatusType::PGRES_POLLING_READING => Ok(Some(Interest::Read)),
             PostgresPollingStatusType::PGRES_POLLING_WRITING => Ok(Some(Interest::Write)),
-            _ => Err(Problem::of_verbose(&self.problem())),
+            _ => Err(self.problem_of_connecting()),
         }
     }
 
@@ -241,6 +241,16 @@ impl Connection {
         // SAFETY: the flag lives as long as the connection. libpq accesses it only during calls that use this
         // connection.
         unsafe { self.has_warned.as_ref() }
+    }
+
+    fn problem_of_connecting(&self) -> Problem {
+        // SAFETY: `handle` is valid. The message is a C string that is valid until the next call.
+        let mut problem = Problem::of_verbose(&unsafe { text_of(PQerrorMessage(self.handle.as_ptr())) });
+        // SAFETY: `handle` is valid until `self` is dropped.
+        if unsafe { PQconnectionNeedsPassword(self.handle.as_ptr()) } == 1 {
+            problem.rejection = Some(Rejection::Login);
+        }
+        problem
     }
 
     fn problem(&self) -> String {

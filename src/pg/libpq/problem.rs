@@ -1,5 +1,9 @@
 //! Why a connection could not be established.
 
+use snowflake_id_core::message::of_verbose;
+
+use super::text::one_line;
+
 /// Why no connection was established, and why a server has rejected it, if a server has.
 #[derive(Debug, PartialEq)]
 pub struct Problem {
@@ -11,40 +15,30 @@ pub struct Problem {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rejection {
     /// The database does not exist.
-    NoDatabase,
+    Database,
     /// The role does not exist, has failed to prove its identity, or has no entry in `pg_hba.conf`.
-    NoLogin,
+    Login,
+    /// The role may not connect to the database.
+    Permission,
 }
 
 impl Problem {
-    /// Takes a message of libpq, in one line, that was made with verbosity `PQERRORS_VERBOSE`. libpq does not return the
-    /// SQLSTATE of a failed connection in any other way. If a server has sent the message, the SQLSTATE precedes its text,
-    /// and the place in the server's sources follows it. Both are removed.
+    /// Takes a message of libpq that was made with verbosity `PQERRORS_VERBOSE`.
     pub fn of_verbose(message: &str) -> Problem {
-        let parts = message.split_once(":  ").and_then(|(before, rest)| {
-            let (state, text) = rest.split_at_checked(5)?;
-            let is_state = state.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase());
-            let text = text.strip_prefix(": ").filter(|_| is_state)?;
-            Some((before, state, text))
-        });
-        let Some((before, state, text)) = parts else { return message.to_owned().into() };
-        // The label of the place is translated.
-        let text = match text.rsplit_once("; ") {
-            Some((text, place)) if is_place(place) => text,
-            _ => text,
-        };
-        let rejection = match state {
-            "3D000" => Some(Rejection::NoDatabase),
-            _ if state.starts_with("28") => Some(Rejection::NoLogin),
-            _ => None,
-        };
-        Problem { text: format!("{before}:  {text}"), rejection }
+        let (text, state) = of_verbose(message);
+        Problem { text: one_line(&text), rejection: state.and_then(Rejection::of) }
     }
 }
 
-/// Returns whether a line ends with a place such as `InitPostgres, postinit.c:1005`.
-fn is_place(line: &str) -> bool {
-    line.rsplit_once(".c:").is_some_and(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()))
+impl Rejection {
+    fn of(state: &str) -> Option<Rejection> {
+        match state {
+            "3D000" => Some(Rejection::Database),
+            "42501" => Some(Rejection::Permission),
+            _ if state.starts_with("28") => Some(Rejection::Login),
+            _ => None,
+        }
+    }
 }
 
 impl From<String> for Problem {

@@ -7,18 +7,19 @@ use snowflake_id_core::message::without_controls;
 /// Length limit for a message, in bytes. The rest is cut off.
 const LONGEST_MESSAGE: usize = 400;
 
-/// Converts a message of libpq or of a server to one line of limited length: `line 1; line 2`. Other control characters
-/// become spaces, because the message is shown in logs and on terminals.
+/// Converts a message of libpq or of a server to [one line](one_line).
 ///
 /// # Safety
 /// `text` is null or a C string.
 pub unsafe fn message(text: *const c_char) -> String {
-    if text.is_null() {
-        return String::new();
-    }
     // SAFETY: by this function's contract.
-    let text = unsafe { CStr::from_ptr(text) }.to_bytes();
-    let start = String::from_utf8_lossy(&text[..text.len().min(LONGEST_MESSAGE)]);
+    one_line(&unsafe { text_of(text) })
+}
+
+/// Converts a message to one line of limited length: `line 1; line 2`. Other control characters become spaces, because the
+/// message is shown in logs and on terminals.
+pub fn one_line(text: &str) -> String {
+    let start = &text[..text.floor_char_boundary(LONGEST_MESSAGE)];
     let lines: Vec<_> = start.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     without_controls(&lines.join("; "))
 }

@@ -52,9 +52,9 @@ impl Failure {
             NoAnswer::Unreachable(problem) => {
                 Failure { is_unreachable: true, ..Failure::of_silence(&problem) }
             }
-            NoAnswer::Failed(problem) | NoAnswer::Rejected { problem, .. } | NoAnswer::Stuck { problem, .. } => {
-                Failure::of_silence(&problem)
-            }
+            NoAnswer::Failed(problem)
+            | NoAnswer::Rejected { problem, .. }
+            | NoAnswer::Stuck { problem, .. } => Failure::of_silence(&problem),
             NoAnswer::Refused(Refused { problem, is_of_data, .. }) => {
                 Failure { is_of_statement: true, is_of_data, ..Failure::of_silence(&problem) }
             }

@@ -88,7 +88,7 @@ impl Protocol {
             }
             _ => {}
         }
-        if starts < state.advanced {
+        if starts < state.raised {
             state.verdict = Verdict::Early;
         }
         if !self.is_leased(state, identity, starts) {

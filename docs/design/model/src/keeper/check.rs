@@ -15,7 +15,7 @@ pub const ORDER: &str = "the IDs of a slot with one value increase";
 pub const HORIZON: &str =
     "every issued ID starts before the durable horizon or the recorded end of its value";
 pub const WITHDRAWN: &str = "a withdrawn request leaves no trace";
-pub const ADVANCED: &str = "no ID is issued below the floor that an administrator was told";
+pub const RAISED: &str = "no ID is issued below the floor that an administrator was told";
 pub const LEASED: &str = "every ID is in a lease of its identity";
 pub const FOLLOWED: &str = "no horizon is further ahead than a followed clock allows";
 /// Calls never hang forever.
@@ -91,9 +91,9 @@ pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
             Protocol { resets: true, identities: 2, ..values(&[PLAIN, NARROW], 1, 1) },
         ),
         (
-            "advances",
-            "values 0 and 1, one caller, a request to advance, clock 0 to 1",
-            Protocol { advance: Some(2), ..values(&[PLAIN, NARROW], 1, 1) },
+            "raises",
+            "values 0 and 1, one caller, a request to raise the floor, clock 0 to 1",
+            Protocol { raise: Some(2), ..values(&[PLAIN, NARROW], 1, 1) },
         ),
         (
             "leases",
@@ -118,7 +118,7 @@ fn bounds(shapes: &[Shape], identities: u8, clock_max: u8) -> Protocol {
         jump: None,
         losses: &[],
         resets: false,
-        advance: None,
+        raise: None,
         leases: &[],
         has_new_server: true,
         names_callers: false,
@@ -188,9 +188,7 @@ pub fn broken(mutation: Mutation) -> Protocol {
         ReusedEarly | KeyWithoutValue | OpenedFirst | ClosedAfter | ValueKeepsLimit | WordWithoutValue => {
             values(&[PLAIN, WIDE], 1, 1)
         }
-        AdvanceUnrecorded | AdvanceClaimedLate => {
-            Protocol { advance: Some(2), ..values(&[PLAIN, NARROW], 1, 1) }
-        }
+        RaiseUnrecorded | RaiseClaimedLate => Protocol { raise: Some(2), ..values(&[PLAIN, NARROW], 1, 1) },
         _ => one,
     };
     Protocol { broken: Some(mutation), ..bounds }
@@ -210,7 +208,7 @@ impl Model for Protocol {
             callers: Default::default(),
             watched: None,
             verdict: Verdict::Larger,
-            advanced: Instant(0),
+            raised: Instant(0),
             leases: Default::default(),
         };
         let mut started_once = Facts::default();
@@ -237,12 +235,12 @@ impl Model for Protocol {
         let mut properties = vec![
             Property::always(NO_REPEAT, |_, state: &State| state.verdict != Verdict::Repeated),
             Property::always(ORDER, |_, state: &State| state.verdict != Verdict::Smaller),
-            Property::always(ADVANCED, |_, state: &State| state.verdict != Verdict::Early),
+            Property::always(RAISED, |_, state: &State| state.verdict != Verdict::Early),
             Property::always(LEASED, |_, state: &State| state.verdict != Verdict::Outside),
             Property::always(WITHDRAWN, |_, state: &State| {
                 let is_carried_out = match state.keeper {
                     Keeper::WrittenLow { reset, .. } => reset.is_requested,
-                    Keeper::Written(cycle) | Keeper::Committed(cycle) => cycle.advance.is_some(),
+                    Keeper::Written(cycle) | Keeper::Committed(cycle) => cycle.raise.is_some(),
                     _ => false,
                 };
                 !is_carried_out || state.request != Request::None

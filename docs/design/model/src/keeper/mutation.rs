@@ -1,6 +1,6 @@
 //! The protocol with one part broken. Each mutation shows the purpose of a rule of the protocol.
 
-use crate::keeper::check::{ADVANCED, FOLLOWED, LEASED, NO_REPEAT, ORDER, WITHDRAWN};
+use crate::keeper::check::{FOLLOWED, LEASED, NO_REPEAT, ORDER, RAISED, WITHDRAWN};
 
 /// Lists the mutations, each with its name on the command line, the broken part, and the property that it violates.
 macro_rules! mutations {
@@ -55,9 +55,9 @@ mutations! {
     ClaimLate "claim-late" "a request is claimed after the first durable step" WITHDRAWN
     RecordsAfterHorizon "records-after-horizon" "records are written after the horizons" NO_REPEAT
     JumpFollowed "jump-followed" "a clock that has jumped is followed" FOLLOWED
-    AdvanceUnrecorded "advance-unrecorded"
-        "a request to advance is not recorded for later values" ADVANCED
-    AdvanceClaimedLate "advance-claimed-late" "a request to advance is claimed after it was stored" WITHDRAWN
+    RaiseUnrecorded "raise-unrecorded"
+        "a request to raise the floor is not recorded for later values" RAISED
+    RaiseClaimedLate "raise-claimed-late" "a request to raise the floor is claimed after it was stored" WITHDRAWN
     InheritedIsNew "inherited-is-new" "a lease from before the start counts as one that was just granted" NO_REPEAT
     LeaseUncapped "lease-uncapped" "slots may be used up to the horizon, even beyond the lease" LEASED
     ReusedEarly "reused-early" "a value is opened before the end of its use" NO_REPEAT

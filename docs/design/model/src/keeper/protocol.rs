@@ -37,7 +37,7 @@ pub enum Action {
     Close(Then),
     /// ... then raise every slot's counter by at least one, then act.
     Raise,
-    /// Opens the gate again after a request to advance, and replies.
+    /// Opens the gate again after a request to raise the floor, and replies.
     Reopen,
     /// Publishes the high-water marks.
     ShutdownHorizon,
@@ -48,7 +48,7 @@ pub enum Action {
     /// An administrator requests a reset for an identity. The keeper examines the request.
     Request(Identity),
     /// An administrator requests that no ID be issued below this instant.
-    RequestAdvance(u8),
+    RequestRaise(u8),
     /// The administrator's call ends, and withdraws the request.
     Withdraw,
     /// The request is gone: the keeper does nothing about it.
@@ -131,8 +131,8 @@ pub struct Protocol {
     pub losses: &'static [Action],
     /// Whether there are resets.
     pub resets: bool,
-    /// The instant to which an administrator may request to advance.
-    pub advance: Option<u8>,
+    /// The instant to which an administrator may request to raise the floor.
+    pub raise: Option<u8>,
     /// The leases, if the registry grants the identities.
     pub leases: &'static [Grant],
     /// Whether the initial states include a new server.
@@ -196,7 +196,7 @@ impl Protocol {
             }
         }
         self.steps_of_keeper(state, steps);
-        if matches!(state.request, Request::Waiting | Request::Advance(_)) {
+        if matches!(state.request, Request::Waiting | Request::Raise(_)) {
             steps.push(Action::Withdraw);
         }
         for caller in 0..self.callers {
@@ -241,9 +241,9 @@ impl Protocol {
                     steps.push(Action::Close(Then::ShutdownHorizon { has_committed }));
                 }
             }
-            Keeper::Published { gate, advance: Some(floor), has_committed } => {
+            Keeper::Published { gate, raise: Some(floor), has_committed } => {
                 let open_for = shared.gate;
-                steps.push(Action::Close(Then::Advance { floor, open_for, gate, has_committed }));
+                steps.push(Action::Close(Then::Raise { floor, open_for, gate, has_committed }));
             }
             Keeper::Published { gate, .. } => steps.push(match gate {
                 GatePlan::Open { lease, is_another, from } if is_another || from != [Instant(0); TRACKS] => {
@@ -256,7 +256,7 @@ impl Protocol {
             Keeper::Fencing(then, at) => steps.push(match then {
                 _ if usize::from(at) < SLOTS => Action::Raise,
                 Then::Open { .. } => Action::Open,
-                Then::Advance { .. } => Action::Reopen,
+                Then::Raise { .. } => Action::Reopen,
                 _ => Action::ShutdownHorizon,
             }),
             Keeper::AtShutdownHorizon(_) if can_write => steps.push(Action::WriteEnd),
@@ -314,7 +314,7 @@ impl Protocol {
             steps.extend((0..self.identities).filter(is_meant).map(Action::Request));
         }
         if state.request == Request::None {
-            steps.extend(self.advance.map(Action::RequestAdvance));
+            steps.extend(self.raise.map(Action::RequestRaise));
         }
         let is_higher =
             disk.is_some_and(|disk| disk.readable().horizons[0].at > shared.history.published[0].at);

@@ -152,7 +152,7 @@ impl Protocol {
         let (key, track) = (self.slot_shape(at).key, self.track(shared, at));
         let (floors, is_another) = match then {
             Then::Open { from, is_another, .. } => (from, is_another),
-            Then::Advance { floor, .. } => ([floor; TRACKS], false),
+            Then::Raise { floor, .. } => ([floor; TRACKS], false),
             _ => Default::default(),
         };
         let first = key.first_counter_from(self.us(floors[track]));

@@ -55,7 +55,7 @@ pub struct State {
     pub watched: Option<Id>,
     pub verdict: Verdict,
     /// An administrator has been told that no more IDs are issued below this.
-    pub advanced: Instant,
+    pub raised: Instant,
     /// The leases of [`super::protocol::Protocol::leases`].
     pub leases: [Granted; IDENTITIES],
 }
@@ -275,7 +275,7 @@ pub enum GatePlan {
 pub struct Cycle {
     pub begun: [Mark; TRACKS],
     pub horizons: [Option<Mark>; TRACKS],
-    pub advance: Option<Instant>,
+    pub raise: Option<Instant>,
     pub gate: GatePlan,
     /// Whether this process had committed a horizon before.
     pub had_committed: bool,
@@ -297,8 +297,8 @@ pub enum Keeper {
     Written(Cycle),
     /// The plan is committed but not published.
     Committed(Cycle),
-    /// Everything is published. A request to advance is carried out, and then the gate is handled.
-    Published { gate: GatePlan, advance: Option<Instant>, has_committed: bool },
+    /// Everything is published. A request to raise the floor is carried out, and then the gate is handled.
+    Published { gate: GatePlan, raise: Option<Instant>, has_committed: bool },
     /// The gate is closed. The keeper raises the counter of this slot next.
     Fencing(Then, u8),
     /// All slots are fenced, and these high-water marks are published but not stored.
@@ -342,7 +342,7 @@ pub enum Then {
         from: [Instant; TRACKS],
     },
     Close,
-    Advance {
+    Raise {
         floor: Instant,
         open_for: Option<Identity>,
         gate: GatePlan,
@@ -363,7 +363,7 @@ pub enum Request {
     /// A request for a reset.
     Waiting,
     /// A request to issue no more IDs below this.
-    Advance(Instant),
+    Raise(Instant),
     Claimed,
 }
 

@@ -104,9 +104,9 @@ impl Protocol {
                 self.publish(shared, cycle.horizons);
                 let has_committed = cycle.had_committed || cycle.horizons[0].is_some();
                 *keeper = match cycle.gate {
-                    GatePlan::Stay(None) if cycle.advance.is_none() => Keeper::Up { has_committed },
-                    GatePlan::Close if shared.gate.is_none() && cycle.advance.is_none() => Keeper::default(),
-                    gate => Keeper::Published { gate, advance: cycle.advance, has_committed },
+                    GatePlan::Stay(None) if cycle.raise.is_none() => Keeper::Up { has_committed },
+                    GatePlan::Close if shared.gate.is_none() && cycle.raise.is_none() => Keeper::default(),
+                    gate => Keeper::Published { gate, raise: cycle.raise, has_committed },
                 };
             }
             (Action::Open, Keeper::Published { gate: GatePlan::Stay(renewed), has_committed, .. }) => {
@@ -133,7 +133,7 @@ impl Protocol {
                 }
                 let floors = match then {
                     Then::Open { from, .. } => from,
-                    Then::Advance { floor, .. } => [floor; TRACKS],
+                    Then::Raise { floor, .. } => [floor; TRACKS],
                     _ => Default::default(),
                 };
                 for (track, begun) in shared.begun.iter_mut().flatten().enumerate() {
@@ -155,13 +155,13 @@ impl Protocol {
                     _ => Keeper::Fencing(then, at + 1),
                 };
             }
-            (Action::Reopen, Keeper::Fencing(Then::Advance { floor, open_for, gate, has_committed }, _)) => {
+            (Action::Reopen, Keeper::Fencing(Then::Raise { floor, open_for, gate, has_committed }, _)) => {
                 shared.gate = open_for;
                 if *request != Request::None {
-                    state.advanced = state.advanced.max(floor);
+                    state.raised = state.raised.max(floor);
                 }
                 *request = Request::None;
-                *keeper = Keeper::Published { gate, advance: None, has_committed };
+                *keeper = Keeper::Published { gate, raise: None, has_committed };
             }
             (Action::ShutdownHorizon, then) => {
                 let begun = shared.begun?;
@@ -200,7 +200,7 @@ impl Protocol {
                 let lease = Lease { identity, range: Range::default() };
                 *keeper = Keeper::Requested(Reset { lease, is_requested: true });
             }
-            (Action::RequestAdvance(floor), _) => *request = Request::Advance(Instant::of_clock(floor)),
+            (Action::RequestRaise(floor), _) => *request = Request::Raise(Instant::of_clock(floor)),
             (Action::Withdraw, _) => *request = Request::None,
             (Action::LeaveRequest, _) => *keeper = Keeper::default(),
             (Action::RefuseReset, _) => (*keeper, *request) = Default::default(),
@@ -283,11 +283,11 @@ impl Protocol {
         let State { disk, shared, request, .. } = state;
         let disk = disk.as_mut()?;
         let (uses, stored) = self.read(disk, &mut shared.history);
-        let advance = match *request {
-            Request::Advance(floor) => Some(floor),
+        let raise = match *request {
+            Request::Raise(floor) => Some(floor),
             _ => None,
         };
-        if advance.is_some() && !self.is(Mutation::AdvanceClaimedLate) {
+        if raise.is_some() && !self.is(Mutation::RaiseClaimedLate) {
             *request = Request::Claimed;
         }
         let more_us = if glance.is_wide { self.unit_us } else { 0 };
@@ -301,7 +301,7 @@ impl Protocol {
             is_elsewhere: shared.history.has_place && !disk.is_known,
             uses,
             history: self.history(&shared.history),
-            advance_to_us: advance.map(|floor| self.us(floor)),
+            raise_floor_to_us: raise.map(|floor| self.us(floor)),
             wanted,
             is_lease_inherited: is_lease_inherited && !self.is(Mutation::InheritedIsNew),
             open_for,
@@ -341,7 +341,7 @@ impl Protocol {
         Some(Cycle {
             begun: shared.begun.unwrap_or(begun),
             horizons,
-            advance,
+            raise,
             gate,
             had_committed: glance.had_committed,
         })
@@ -362,7 +362,7 @@ impl Protocol {
         if self.is(Mutation::RecordAfterOpen) && is_opened {
             plan.records.retain(|record| record.identity != wanted);
         }
-        if self.is(Mutation::AdvanceUnrecorded) && seen.advance_to_us.is_some() {
+        if self.is(Mutation::RaiseUnrecorded) && seen.raise_floor_to_us.is_some() {
             plan.records.clear();
         }
         if self.is(Mutation::ResetUnfenced) {

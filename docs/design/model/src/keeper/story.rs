@@ -61,8 +61,8 @@ impl Protocol {
                 let wide = if is_wide { " with higher settings" } else { "" };
                 let what = self.written(before, after);
                 let what = format!("at clock {clock}{wide}, for {wanted}, writes {what}");
-                match cycle.advance {
-                    Some(floor) => (keeper, format!("{what}, to advance to {}", time(floor))),
+                match cycle.raise {
+                    Some(floor) => (keeper, format!("{what}, to raise the floor to {}", time(floor))),
                     None => (keeper, what),
                 }
             }
@@ -83,7 +83,7 @@ impl Protocol {
                 let why = match then {
                     Then::Open { lease, .. } => format!("for worker {}", lease.identity),
                     Then::Close => "because there is no worker ID for which it may open it".into(),
-                    Then::Advance { floor, .. } => format!("to advance to {}", time(floor)),
+                    Then::Raise { floor, .. } => format!("to raise the floor to {}", time(floor)),
                     Then::ShutdownHorizon { .. } => "because it is stopped, or settings were lowered".into(),
                     Then::Reset(reset) => format!("to reset for worker {}", reset.lease.identity),
                 };
@@ -105,7 +105,7 @@ impl Protocol {
             Action::WriteEnd => (keeper, format!("writes the end: {}", self.written(before, after))),
             Action::Forget => (keeper, "forgets higher promises".into()),
             Action::Request(identity) => (administrator, format!("requests a reset for worker {identity}")),
-            Action::RequestAdvance(floor) => (administrator, format!("requests to advance to {floor}")),
+            Action::RequestRaise(floor) => (administrator, format!("requests to raise the floor to {floor}")),
             Action::Withdraw => (administrator, "WITHDRAWS the request".into()),
             Action::LeaveRequest => (keeper, "leaves the request alone".into()),
             Action::RefuseReset => (keeper, "refuses the reset".into()),

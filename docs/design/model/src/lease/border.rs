@@ -181,7 +181,7 @@ impl Server {
             is_elsewhere: false,
             uses: self.stored.uses(),
             history: self.history(),
-            advance_to_us: None,
+            raise_floor_to_us: None,
             wanted: self.server_status.map(|published| published.lease.to_product()),
             open_for: self.gate.and(self.in_force).map(|published| published.lease.to_product()),
             is_lease_inherited: self.server_status.is_some_and(|published| published.is_inherited),
