@@ -2,7 +2,7 @@ import java.sql.DriverManager;
 import java.sql.SQLException;
 import java.util.List;
 
-// What JDBC's metadata says of columns with the defaults snowflake_nextval() and snowflake_next().
+// Prints how JDBC's metadata describes columns with the defaults snowflake_nextval() and snowflake_next().
 class Defaults {
     public static void main(String[] arguments) throws SQLException {
         var url = "jdbc:postgresql://" + System.getenv("PGHOST") + "/" + System.getenv("PGDATABASE");

@@ -1,4 +1,4 @@
-# What Active Record's fixtures and Sequel make of tables with the defaults snowflake_nextval() and snowflake_next().
+# Uses tables with the defaults snowflake_nextval() and snowflake_next() with Active Record's fixtures and Sequel.
 require "active_record"
 require "active_record/fixtures"
 require "sequel"

@@ -1,4 +1,4 @@
-"""What SQLAlchemy's reflection makes of columns whose default takes a number of a segment."""
+"""Prints the types that SQLAlchemy reflects for columns whose default takes a number of a segment."""
 
 from sqlalchemy import MetaData, Table, create_engine
 from sqlalchemy.schema import CreateTable

@@ -57,8 +57,12 @@ fn main() {
         let promoted = Instant::now();
         let worker = leased_worker(&standby);
         let seconds = promoted.elapsed().as_secs_f64();
-        println!("       It leased worker ID {worker}, and issued its first ID {seconds:.1} s after its promotion.");
-        println!("       It need not wait until the lease of the old shard 1 ends, because it has another worker ID.");
+        println!(
+            "       It leased worker ID {worker}, and issued its first ID {seconds:.1} s after its promotion."
+        );
+        println!(
+            "       It need not wait until the lease of the old shard 1 ends, because it has another worker ID."
+        );
 
         let during = || after_the_promotion(&tell, registry, &registry_standby, &shards[0]);
         beside(clients_of([&standby]), during).0

@@ -230,10 +230,20 @@ SELECT * FROM sqlstate_of($$CALL snowflake_adopt_online('orders', 'id', lock_wai
 SELECT * FROM sqlstate_of($$CALL snowflake_adopt_online('orders', 'big')$$);
 SELECT * FROM sqlstate_of($$CALL snowflake_adopt_online('orders', 'no')$$);
 SELECT code, message FROM sqlstate_of($$CALL snowflake_adopt_online('orders', 't')$$);
--- In a transaction block, and with a layout whose IDs are small.
+-- In a transaction block, in a function, and with a layout whose IDs are small.
 BEGIN;
 CALL snowflake_adopt_online('orders', 'id', dry_run => false);
 ROLLBACK;
+CREATE FUNCTION adopt_orders() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    next_command text;
+BEGIN
+    CALL snowflake_adopt_online('orders', 'id', dry_run => false, next_command => next_command);
+    RETURN next_command;
+END
+$$;
+SELECT * FROM sqlstate_of('SELECT adopt_orders()');
+DROP FUNCTION adopt_orders;
 SET default_transaction_isolation = serializable;
 CALL snowflake_adopt_online('orders', 'id', dry_run => false);
 RESET default_transaction_isolation;

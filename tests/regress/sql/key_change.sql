@@ -65,6 +65,7 @@ SELECT * FROM sqlstate_of($$SELECT snowflake_prepare_mask_key('nobody')$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_switch_mask_key('nobody')$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_drop_previous_mask_key('\x00112233445566778899AABBCCDDEEFF')$$);
 SELECT * FROM sqlstate_of($$SELECT snowflake_prepare_mask_key('customers', '\x00')$$);
+SELECT * FROM sqlstate_of($$SELECT snowflake_prepare_mask_key('customers', NULL)$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_prepare_mask_key(NULL)$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_switch_mask_key(NULL)$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_drop_previous_mask_key(NULL)$$);
@@ -101,7 +102,7 @@ FROM unnest(ARRAY[$$SELECT snowflake_prepare_mask_key('customers')$$, $$SELECT s
                   $$SELECT snowflake_internal.snowflake_mask_key_step('switch', 'customers', '', 'prepared')$$]) AS commands,
      sqlstate_of(commands);
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION snowflake_prepare_mask_key(text, bytea), snowflake_switch_mask_key(text), snowflake_drop_previous_mask_key(text)
+GRANT EXECUTE ON FUNCTION snowflake_prepare_mask_key(text), snowflake_switch_mask_key(text), snowflake_drop_previous_mask_key(text)
     TO regress_snowflake_clerk;
 CREATE SCHEMA AUTHORIZATION regress_snowflake_clerk;
 SET ROLE regress_snowflake_clerk;

@@ -10,8 +10,9 @@ SELECT snowflake_next() AS second \gset
 SELECT snowflake_nextval() AS third \gset
 SELECT :first < :second AND :second < :third AS ids_increase, snowflake_currval() = :third AS currval;
 SELECT snowflake_next() = snowflake_currval() AS currval;
-SELECT snowflake_segment_nextval('orders') AS nextval, snowflake_segment_next('orders') AS next,
-       snowflake_segment_currval('orders') AS currval;
+SELECT next > nextval AS numbers_increase, currval = next AS currval
+FROM (SELECT snowflake_segment_nextval('orders') AS nextval, snowflake_segment_next('orders') AS next,
+             snowflake_segment_currval('orders') AS currval) AS numbers;
 SELECT snowflake_segment_next(NULL) IS NULL AS "null";
 SELECT snowflake_segment_next('nothing');
 

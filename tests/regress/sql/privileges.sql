@@ -13,6 +13,10 @@ SELECT snowflake_worker(snowflake_currval());
 SELECT worker_id FROM snowflake_decode(snowflake_encode('2024-01-01T00:00:00Z', 9, 0));
 SELECT count(*) FROM snowflake_presets;
 SELECT layout FROM snowflake_describe_layout('js53');
+-- The type and its casts too. The conversions need EXECUTE when the expressions are planned, not when rows are read.
+SELECT '5'::text::snowflake, 5::snowflake::text, '6'::snowflake, 7::int::snowflake::int, 8::smallint::snowflake::numeric,
+       9::bigint::snowflake::float8;
+SELECT array_to_json(ARRAY[5::snowflake]), snowflake_internal.snowflake_send(5);
 
 -- Only a superuser chooses the layout. Each session chooses how long to wait. The server determines how far IDs may run
 -- ahead of the clock.

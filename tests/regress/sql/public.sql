@@ -47,12 +47,12 @@ FROM (VALUES ('cus', ''), ('cus', 'cus'), ('cus', '4aaW4SzAyQK'), ('cus', 'ord_4
              ('cus', repeat('x', 61)), ('', '_4aaW4SzAyQK'), ('Cus', 'Cus_4aaW4SzAyQK'), ('cu_s', 'cu_s_4aaW4SzAyQK'),
              ('c-s', 'c-s_4aaW4SzAyQK'), ('é', 'é_4aaW4SzAyQK'), ('abcdefghijklmnopq', 'abcdefghijklmnopq_4aaW4SzAyQK')
      ) AS v (prefix, text),
-     LATERAL sqlstate_of(format('SELECT snowflake_from_public(%L, %L)', prefix, text));
+     LATERAL sqlstate_of(format('SELECT snowflake_from_public(%L, %L)', text, prefix));
 SELECT prefix, text, code, message, detail
 FROM (VALUES ('cus', 'cus_4aaW4SzAyQK'), ('cus', 'cus_1RaoBzHuVr44yahC'), ('cus', 'cus_1RaoBzHuVr54yahB'),
              ('cus', 'cus_1RaoBzHuVr44yah0'), ('cus', 'cus_zRaoBzHuVr44yahB'), ('ord', 'cus_1RaoBzHuVr44yahB'), ('ord', 'ord_1RaoBzHuVr44yahB')
      ) AS v (prefix, text),
-     LATERAL sqlstate_of(format('SELECT snowflake_from_public(%L, %L, %L)', prefix, text, '\x0123456712345678234567893456789A'));
+     LATERAL sqlstate_of(format('SELECT snowflake_from_public(%L, %L, %L)', text, prefix, '\x0123456712345678234567893456789A'));
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_to_public(1, 'Cus')$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_to_public(1, '', '\x0123456712345678234567893456789A')$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_to_uuid(1, '\x0123456712345678234567893456789A', 'Cus')$$);
@@ -94,7 +94,7 @@ EXCEPTION WHEN invalid_text_representation THEN
 END
 $$;
 SELECT count(*) FILTER (WHERE NOT is_refused(format('SELECT snowflake_from_uuid(%L, %L)', uuid, :'key'))) AS uuids_taken,
-       count(*) FILTER (WHERE NOT is_refused(format('SELECT snowflake_from_public(%L, %L, %L)', 'cus', text, :'key'))) AS texts_taken
+       count(*) FILTER (WHERE NOT is_refused(format('SELECT snowflake_from_public(%L, %L, %L)', text, 'cus', :'key'))) AS texts_taken
 FROM generate_series(1, 10000) AS n, snowflake_to_uuid(n, :'other') AS uuid, snowflake_to_public(n, 'cus', :'other') AS text;
 DROP FUNCTION is_refused(text);
 

@@ -54,7 +54,7 @@ CREATE FUNCTION shown(answer snowflake_registry.answer, OUT outcome text, OUT wo
 LANGUAGE sql AS $$
     SELECT answer.outcome, answer.worker_id,
            round((answer.granted_until - clock_us()) / 60000000.0), round((answer.free_from - clock_us()) / 60000000.0),
-           regexp_replace(answer.detail, '\d{4}-\d\d-\d\d \d\d:\d\d:\d\d', '(time)', 'g')
+           regexp_replace(answer.detail, '\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ', '(time)', 'g')
 $$;
 CREATE FUNCTION acquire(lease int, nonce int, node text DEFAULT NULL, pin int DEFAULT NULL, worker_limit int DEFAULT 1024,
                         unwanted int[] DEFAULT '{}', registry_id uuid DEFAULT NULL,
@@ -413,7 +413,7 @@ DROP ROLE regress_fleet;
 
 -- The extension cannot be dropped by mistake.
 DROP EXTENSION snowflake_id_registry;
-SELECT code, message, regexp_replace(detail, '\d+-\d+-\d+ \d+:\d+:\d+', '(time)') AS detail FROM sqlstate_of('SELECT snowflake_registry.end_fleet()');
+SELECT code, message, regexp_replace(detail, '\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ', '(time)') AS detail FROM sqlstate_of('SELECT snowflake_registry.end_fleet()');
 SELECT pass('1 day');
 SELECT snowflake_registry.end_fleet();
 SELECT state FROM snowflake_registry.status;

@@ -22,7 +22,7 @@ $$;
 CREATE FUNCTION shown(answer snowflake_registry.answer, OUT outcome text, OUT worker_id int, OUT free_in numeric, OUT detail text)
 LANGUAGE sql AS $$
     SELECT answer.outcome, answer.worker_id, round((answer.free_from - clock_us()) / 1000000.0),
-           regexp_replace(answer.detail, '\d{4}-\d\d-\d\d \d\d:\d\d:\d\d', '(time)', 'g')
+           regexp_replace(answer.detail, '\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ', '(time)', 'g')
 $$;
 CREATE TABLE token (lease int, token text);
 SELECT outcome, worker_id FROM acquire(1, 1);

@@ -10,7 +10,7 @@ CREATE FUNCTION taken(requests jsonb, is_ours boolean DEFAULT false, node text D
 RETURNS TABLE (request int, name text, outcome text, first bigint, count bigint, step bigint, detail text)
 LANGUAGE sql AS $$
     SELECT t.request, t.name, t.outcome, t.first, t.count, t.step,
-           regexp_replace(t.detail, '\d{4}-\d\d-\d\d \d\d:\d\d:\d\d', '(time)', 'g')
+           regexp_replace(t.detail, '\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ', '(time)', 'g')
     FROM snowflake_registry.take(
         CASE WHEN is_ours THEN (SELECT registry_id FROM snowflake_registry.status) END, requests, node) AS t
 $$;

@@ -121,8 +121,8 @@ SET ROLE regress_hostile;
 SELECT ends('EXECUTE add(1046)');
 RESET ROLE;
 SELECT snowflake_segment_revoke('goods', 'regress_owner');
-SELECT code, message FROM unnest(ARRAY['grant_segment(NULL, 1260)', 'revoke_segment(NULL, 1260)', 'revoke_segment(''goods'', NULL)',
-    'grant_all_segments(NULL)']) AS call, sqlstate_of('SELECT snowflake_' || call);
+SELECT code, message FROM unnest(ARRAY['grant(NULL, 1260)', 'revoke(NULL, 1260)', 'revoke(''goods'', NULL)',
+    'grant_all(NULL)']) AS call, sqlstate_of('SELECT snowflake_segment_' || call);
 SET ROLE regress_writer;
 SELECT ends('EXECUTE add(1046)');
 RESET ROLE;

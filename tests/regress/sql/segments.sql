@@ -168,7 +168,7 @@ RESET ROLE;
 BEGIN READ ONLY;
 SELECT snowflake_segment_nextval('orders') > 0 AS number;
 COMMIT;
-SELECT provolatile, proparallel, proisstrict FROM pg_proc WHERE proname LIKE 'snowflake\_segment\_%' AND pronamespace = 'public'::regnamespace ORDER BY proname;
+SELECT proname, provolatile, proparallel, proisstrict FROM pg_proc WHERE proname LIKE 'snowflake\_segment\_%' AND pronamespace = 'public'::regnamespace ORDER BY proname;
 
 DROP TABLE orders;
 DROP OWNED BY clerk;

@@ -10,7 +10,7 @@ SELECT count(snowflake_nextval()) FROM generate_series(1, 10);
 RESET snowflake_id.layout;
 SELECT (SELECT count(*) FROM snowflake_status) AS servers, count(*) > 1 AS has_layouts FROM snowflake_layout_status;
 SELECT ahead < interval '1 s' AS ahead, last_id_time <= (SELECT horizon FROM snowflake_status) AS below, ids_issued > 0 AS issued
-FROM snowflake_layout_status WHERE layout = (SELECT layout FROM snowflake_presets WHERE name = 'standard');
+FROM snowflake_layout_status WHERE layout = 'standard';
 SELECT backend_type FROM pg_stat_activity WHERE backend_type LIKE 'snowflake%';
 
 -- Workers: no two may have the same IDs, and a row outside the keeper's database is refused.

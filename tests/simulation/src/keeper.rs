@@ -63,7 +63,7 @@ enum Op {
     Commit(Transaction),
     CarryOut(Box<Done>),
     Publish([Option<Horizon>; TRACKS]),
-    Advance(i64, u64),
+    RaiseFloor(i64, u64),
     Gate(Box<Done>),
     CheckReset(Lease),
     FenceForReset,
@@ -249,7 +249,7 @@ impl Server {
                     self.say(cx, || format!("the keeper publishes {text}"));
                 }
             }
-            Op::Advance(floor_us, number) => {
+            Op::RaiseFloor(floor_us, number) => {
                 let Some(running) = &mut self.running else { return false };
                 let shared = &mut running.shared;
                 let open_for = shared.open_for();
@@ -366,8 +366,8 @@ impl Server {
         let (max_ahead_us, horizon_margin_us) = (self.max_ahead_us, self.horizon_margin_us);
         let Some(running) = &mut self.running else { return };
         let shared = &mut running.shared;
-        let advance_to_us = match shared.request {
-            Some(Request::Advance(floor_us)) => Some(floor_us),
+        let raise_floor_to_us = match shared.request {
+            Some(Request::RaiseFloor(floor_us)) => Some(floor_us),
             _ => None,
         };
         let is_confirmed = |us: i64| us.abs_diff(clock.offset_us) <= 1_000_000;
@@ -379,7 +379,7 @@ impl Server {
             is_elsewhere,
             uses: stored.uses.clone(),
             history: shared.history.snapshot(),
-            advance_to_us,
+            raise_floor_to_us,
             wanted: wanted.map(|lease| match cx.is(Mutation::LeaseOverrun) && !lease.is_for_good() {
                 true => Lease { until_us: lease.until_us + shared.overrun_us, ..lease },
                 false => lease,
@@ -428,7 +428,7 @@ impl Server {
             ops.extend([Op::CarryOut(done), Op::Publish(horizons)]);
         }
         // CarryOut passes its arguments on to the gate.
-        ops.extend(advance_to_us.map(|floor_us| Op::Advance(floor_us, number)));
+        ops.extend(raise_floor_to_us.map(|floor_us| Op::RaiseFloor(floor_us, number)));
         ops.push(Op::NextValue(clock, widths));
         self.push_front(ops);
     }

@@ -99,7 +99,7 @@ impl SlotEntry {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
     AcceptClock,
-    Advance(i64),
+    RaiseFloor(i64),
     Reset(Option<Identity>),
 }
 

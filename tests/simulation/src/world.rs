@@ -194,7 +194,7 @@ impl World<'_> {
                 if let Some((to_us, _)) = server.must_advance {
                     let is_near = to_us <= server.clock_us(cx) + 86_400_000_000;
                     if is_near {
-                        server.request(cx, Request::Advance(to_us));
+                        server.request(cx, Request::RaiseFloor(to_us));
                     }
                 }
                 let is_active = !random.one_in(4);
@@ -325,9 +325,9 @@ impl World<'_> {
                 server.say(cx, || format!("its settings say worker ID {worker:?}"));
                 Some("worker ID switched")
             }
-            Kind::Advance => {
+            Kind::RaiseFloor => {
                 let floor_us = server.clock_us(cx) + random.between(-1_000_000, 20_000_000);
-                fault(server.request(cx, Request::Advance(floor_us)), "snowflake_raise_floor()")
+                fault(server.request(cx, Request::RaiseFloor(floor_us)), "snowflake_raise_floor()")
             }
             Kind::Reset => {
                 if server.is_leased {
@@ -466,7 +466,7 @@ impl World<'_> {
                 if let Some((to_us, _)) =
                     server.must_advance.filter(|(to_us, _)| *to_us <= cx.now_us + 86_400_000_000)
                 {
-                    server.request(cx, Request::Advance(to_us));
+                    server.request(cx, Request::RaiseFloor(to_us));
                 }
                 if round % 8 == 7 {
                     server.request(cx, Request::AcceptClock);

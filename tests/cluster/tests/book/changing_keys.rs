@@ -26,8 +26,9 @@ fn is_refused(client: &mut Client, link: &str) -> bool {
 }
 
 fn create_customers(client: &mut Client) {
-    client
-        .run("INSERT INTO snowflake_mask_keys (name, key) VALUES ('customers', uuid_send(gen_random_uuid()))");
+    client.run(
+        "INSERT INTO snowflake_mask_keys (name, key) VALUES ('customers', uuid_send(gen_random_uuid()))",
+    );
 }
 
 /// Waits until one session waits for a lock.

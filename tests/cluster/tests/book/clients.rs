@@ -203,8 +203,7 @@ mod other {
 mod defaults {
     use super::*;
 
-    const TABLES: &str = "CREATE EXTENSION snowflake_id;
-        CREATE TABLE by_nextval (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text);
+    const TABLES: &str = "CREATE TABLE by_nextval (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text);
         CREATE TABLE by_next (id bigint PRIMARY KEY DEFAULT snowflake_next(), item text);
         CREATE TABLE by_segment_nextval (id bigint PRIMARY KEY DEFAULT snowflake_segment_nextval('orders'), item text);
         CREATE TABLE by_segment_next (id bigint PRIMARY KEY DEFAULT snowflake_segment_next('orders'), item text)";

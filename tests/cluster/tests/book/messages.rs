@@ -23,6 +23,8 @@ const NOT_MESSAGES: &[&str] = &[
     "lease ended",
     "horizon stalled",
     "all taken",
+    "no such database",
+    "login refused",
     "another registry",
     "registry too old",
     "caller too old",

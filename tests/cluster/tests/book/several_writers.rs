@@ -246,7 +246,8 @@ fn all_tables_of_three_servers() {
     assert_same_rows(&all, "orders", &orders);
     assert_distinct(&all.map(|server| i64::from(leased_worker(server))));
     for server in &all[1..] {
-        let own = "SELECT (SELECT count(*) FROM snowflake_workers) + (SELECT count(*) FROM snowflake_mask_keys)
+        let own =
+            "SELECT (SELECT count(*) FROM snowflake_workers) + (SELECT count(*) FROM snowflake_mask_keys)
                        + (SELECT count(*) FROM snowflake_internal.segment_grant)";
         assert_eq!(single::<i64>(&mut server.connect(), own), 0);
         // Two rows of workers, one of keys, one of grants. They come from alpha alone.

@@ -72,19 +72,38 @@ fn why_there_is_no_worker_id() {
     wait_for_error(&pinned, "worker ID 5000 does not fit layout \"standard\", whose worker IDs end at 1023");
 }
 
-/// The connection string leads to a database without a registry, to no database, or names no role. Each state says so, and
-/// the error is one sentence of the registry's server.
+/// The connection string leads to a database without a registry or to none, or the role does not exist or may not connect.
+/// Each state says so, and the error is that of the registry's server, without SQLSTATE and place in its sources.
 #[test]
 fn mistakes_in_the_connection_string() {
     let fleet = Fleet::start(LASTING_LEASES);
-    fleet.registry.connect().run("CREATE DATABASE shop");
+    let mut client = fleet.registry.connect();
+    client.run("CREATE DATABASE shop");
+    client.run("CREATE DATABASE closed");
+    client.run("REVOKE CONNECT ON DATABASE closed FROM PUBLIC");
     let right = fleet.connection_string();
     let server = fleet.server_by(&right).start();
     leased_worker(&server);
     for (word, wrong, state, said) in [
-        ("dbname=postgres", "dbname=shop", "no registry", "schema \"snowflake_registry\" does not exist; check dbname in"),
-        ("dbname=postgres", "dbname=nowhere", "no such database", "FATAL:  database \"nowhere\" does not exist"),
+        (
+            "dbname=postgres",
+            "dbname=shop",
+            "no registry",
+            "schema \"snowflake_registry\" does not exist; check dbname in",
+        ),
+        (
+            "dbname=postgres",
+            "dbname=nowhere",
+            "no such database",
+            "FATAL:  database \"nowhere\" does not exist",
+        ),
         ("user=fleet", "user=nobody", "login refused", "FATAL:  role \"nobody\" does not exist"),
+        (
+            "dbname=postgres",
+            "dbname=closed",
+            "permission denied",
+            "FATAL:  permission denied for database \"closed\"; DETAIL:  User does not have CONNECT privilege.",
+        ),
     ] {
         server.change("snowflake_id.registry", &right.replace(word, wrong));
         wait_for_registry_state(&server, state);

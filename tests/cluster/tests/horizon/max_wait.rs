@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use harness::*;
 
 const NEXT: &str = "SELECT snowflake_nextval()";
-const ADVANCE: &str = "SELECT snowflake_raise_floor(now() + '10 min')";
+const RAISE_FLOOR: &str = "SELECT snowflake_raise_floor(now() + '10 min')";
 
 /// The keeper exists but is stopped. IDs are issued up to the horizon. After that calls fail, none later than
 /// necessary.
@@ -36,7 +36,7 @@ fn a_keeper_that_stands_still() {
     assert_eq!(server_state(&mut client), "horizon stalled");
     // Requests wait no longer than calls do.
     client.run("SET snowflake_id.max_wait = '300ms'");
-    for order in [ADVANCE, "SELECT snowflake_accept_clock()"] {
+    for order in [RAISE_FLOOR, "SELECT snowflake_accept_clock()"] {
         let (state, message) = failure_at_once(&mut client, order);
         assert_eq!(state, "55000", "{message}");
     }
@@ -53,7 +53,7 @@ fn a_server_with_no_room_for_the_keeper() {
     let cluster = Cluster::builder().worker(1).set("max_worker_processes", "0").start();
     let mut client = cluster.connect();
     for (max_wait, query) in
-        [("300ms", NEXT), ("300ms", "SELECT snowflake_batch(10)"), ("300ms", ADVANCE), ("0", NEXT)]
+        [("300ms", NEXT), ("300ms", "SELECT snowflake_batch(10)"), ("300ms", RAISE_FLOOR), ("0", NEXT)]
     {
         client.run(&format!("SET snowflake_id.max_wait = '{max_wait}'"));
         let (state, message) = failure_at_once(&mut client, query);
@@ -122,11 +122,11 @@ fn a_request_under_way_is_left_at_once() {
     let mut client = cluster.connect();
     keeper_pid(&mut client);
     cluster.lose_the_standby();
-    let (state, message) = cancelled_during_commit(&cluster, &mut client, ADVANCE);
+    let (state, message) = cancelled_during_commit(&cluster, &mut client, RAISE_FLOOR);
     assert_eq!(state, "57014", "{message}");
     // The next request waits for the first.
     client.run("SET statement_timeout = '300ms'");
-    assert_eq!(failure_at_once(&mut client, ADVANCE).0, "57014");
+    assert_eq!(failure_at_once(&mut client, RAISE_FLOOR).0, "57014");
     let said = "the keeper continues to process the request";
     assert_eq!(cluster.log().matches(said).count(), 1, "{}", cluster.log());
     cluster.change("synchronous_standby_names", "");

@@ -125,8 +125,8 @@ fn ids_handed_out_after_the_recovery_target() {
     server.change("snowflake_id.worker_id", "-1");
     server.promote();
     // The time at which the server was lost, plus the time by which its IDs may have been ahead.
-    let advance = format!("SELECT snowflake_raise_floor(to_timestamp({}) + '100 ms')", lost.end);
-    server.connect().run(&advance);
+    let raise = format!("SELECT snowflake_raise_floor(to_timestamp({}) + '100 ms')", lost.end);
+    server.connect().run(&raise);
     server.change("snowflake_id.worker_id", "1");
     let careful = repeats(&compare_with_restored("careful", &server, &restored, &lost), &lost.all);
     println!("{} IDs handed out; careless, {careless} came again, careful, {careful}", lost.all.len());

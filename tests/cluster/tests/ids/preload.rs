@@ -159,7 +159,8 @@ fn create_extension_warns_of_what_is_missing() {
     without_worker.connect().run("DROP EXTENSION snowflake_id");
     assert_eq!(warned(&without_worker, "postgres", CREATE).as_deref(), Some(NO_WORKER));
     assert_eq!(warned(&without_worker, "shop", CREATE).as_deref(), Some(NO_WORKER));
-    let row = "INSERT INTO snowflake_workers (node_name, worker_id) SELECT node_name, 1 FROM snowflake_status";
+    let row =
+        "INSERT INTO snowflake_workers (node_name, worker_id) SELECT node_name, 1 FROM snowflake_status";
     without_worker.connect().run(row);
     assert_eq!(warned(&without_worker, "other", CREATE), None);
 

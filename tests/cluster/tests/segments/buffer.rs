@@ -103,7 +103,8 @@ fn numbers_fetched_in_advance() {
     server.configure(&[("snowflake_id.prefetch_segments", "orders, \"order lines, new\", nothing")]);
     server.restart("immediate");
     let mut client = server.connect();
-    let held = "SELECT count(*) FROM snowflake_segment_status WHERE position IS NOT NULL AND calls_waited = 0";
+    let held =
+        "SELECT count(*) FROM snowflake_segment_status WHERE position IS NOT NULL AND calls_waited = 0";
     eventually("two segments", || single::<i64>(&mut client, held) == 2);
     registry.stop_server("immediate");
     assert_eq!(next(&mut client, "orders"), 51);

@@ -44,7 +44,7 @@ pub fn shown<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, expre
         client,
         &format!(
             "SELECT {expression} FROM snowflake_watermark_status
-             WHERE layout = (SELECT layout FROM snowflake_describe_layout('standard'))"
+             WHERE layout = 'standard'"
         ),
     )
 }
