@@ -1582,6 +1582,36 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_plan(regclass, name, boolean, regrole, text) IS
     'checks and locks tables for snowflake_adopt(), and returns the statements to execute';
 
+-- The statements contain the name of the schema of the extension. Before they run, the owner of the schema can rename it and
+-- create another one with the old name.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_check_defaults(adopted_table regclass, adopted_column name, widens boolean)
+RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    strange record;
+BEGIN
+    SELECT involved.relation_name, pg_get_expr(expression.adbin, expression.adrelid) AS expression INTO strange
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
+    JOIN pg_attrdef AS expression
+      ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
+    WHERE involved.is_adopted AND involved.is_bigint
+      AND NOT EXISTS (
+          SELECT FROM pg_depend AS dependency
+          WHERE dependency.classid = 'pg_attrdef'::regclass AND dependency.objid = expression.oid
+            AND dependency.refclassid = 'pg_proc'::regclass
+            AND dependency.refobjid = ANY (snowflake_internal.default_functions()::oid[]));
+    IF FOUND THEN
+        RAISE EXCEPTION 'default of column "%" of % does not call a function of the extension', adopted_column, strange.relation_name
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = format('The default is %s. The schema of the extension was replaced while the statements ran.',
+                                  strange.expression),
+                  HINT = 'Find out who has replaced the schema. Then repeat the call.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_check_defaults(regclass, name, boolean) IS
+    'raises an error if the default of an adopted column calls a function that is not of the extension; internal';
+
 CREATE FUNCTION snowflake_adopt(
     table_name regclass, column_name name, dry_run boolean DEFAULT true, owner regrole DEFAULT NULL,
     generator text DEFAULT 'snowflake'
@@ -1604,6 +1634,10 @@ BEGIN
         END IF;
         RETURN NEXT step.statement;
     END LOOP;
+    IF NOT dry_run THEN
+        PERFORM snowflake_internal.snowflake_adopt_check_defaults(
+            table_name, column_name, generator OPERATOR(pg_catalog.=) 'snowflake'::pg_catalog.text);
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean, regrole, text) IS
@@ -2618,6 +2652,7 @@ BEGIN
                 FOREACH statement IN ARRAY step.statements LOOP
                     EXECUTE statement;
                 END LOOP;
+                PERFORM snowflake_internal.snowflake_adopt_check_defaults(table_name, column_name, true);
             END IF;
         EXCEPTION
             -- A deadlock is possible with CREATE INDEX CONCURRENTLY, which waits for all transactions.
@@ -3533,6 +3568,15 @@ END;
 COMMENT ON FUNCTION snowflake_internal.home() IS
     'name of the schema of the extension, as an SQL identifier; internal';
 
+CREATE FUNCTION snowflake_internal.default_functions() RETURNS regprocedure[] IMMUTABLE PARALLEL SAFE LANGUAGE sql
+BEGIN ATOMIC
+    SELECT ARRAY['@extschema@.snowflake_next()', '@extschema@.snowflake_nextval()',
+                 '@extschema@.snowflake_segment_next(text)', '@extschema@.snowflake_segment_nextval(text)'
+           ]::pg_catalog.regprocedure[];
+END;
+COMMENT ON FUNCTION snowflake_internal.default_functions() IS
+    'functions that defaults of adopted columns call; internal';
+
 CREATE FUNCTION snowflake_internal.id_type() RETURNS regtype IMMUTABLE PARALLEL SAFE LANGUAGE sql
 BEGIN ATOMIC
     SELECT '@extschema@.snowflake'::pg_catalog.regtype;
@@ -3611,7 +3655,7 @@ BEGIN
                    coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))
             FROM pg_catalog.pg_class AS c
             WHERE (c.relnamespace OPERATOR(pg_catalog.=) 'snowflake_internal'::pg_catalog.regnamespace
-                   -- Indexes, types and TOAST tables have no privileges.
+                   -- Indexes, composite types and TOAST tables have no privileges in pg_class.
                    AND c.relkind OPERATOR(pg_catalog.<>) ALL ('{i,I,c,t}'::pg_catalog."char"[]))
                OR c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 '@extschema@.snowflake_workers',
@@ -3687,6 +3731,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_preset_names(),
     -- snowflake_create_partitions(), snowflake_plan_partitions() and the functions that adopt
     snowflake_internal.home(),
+    snowflake_internal.default_functions(),
     snowflake_internal.id_type(),
     snowflake_internal.next_id(),
     snowflake_internal.next_number(text),
@@ -3698,6 +3743,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_partition_steps(regclass, timestamptz, timestamptz, interval, text, boolean),
     snowflake_internal.snowflake_add_partitions(regclass, timestamptz, timestamptz, interval, text),
     -- snowflake_adopt()
+    snowflake_internal.snowflake_adopt_check_defaults(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_target(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_check_owners(regclass, name, boolean, regrole, text),
     snowflake_internal.snowflake_adopt_plan(regclass, name, boolean, regrole, text),

@@ -382,6 +382,36 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_plan(regclass, name, boolean, regrole, text) IS
     'checks and locks tables for snowflake_adopt(), and returns the statements to execute';
 
+-- The statements contain the name of the schema of the extension. Before they run, the owner of the schema can rename it and
+-- create another one with the old name.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_check_defaults(adopted_table regclass, adopted_column name, widens boolean)
+RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    strange record;
+BEGIN
+    SELECT involved.relation_name, pg_get_expr(expression.adbin, expression.adrelid) AS expression INTO strange
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
+    JOIN pg_attrdef AS expression
+      ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
+    WHERE involved.is_adopted AND involved.is_bigint
+      AND NOT EXISTS (
+          SELECT FROM pg_depend AS dependency
+          WHERE dependency.classid = 'pg_attrdef'::regclass AND dependency.objid = expression.oid
+            AND dependency.refclassid = 'pg_proc'::regclass
+            AND dependency.refobjid = ANY (snowflake_internal.default_functions()::oid[]));
+    IF FOUND THEN
+        RAISE EXCEPTION 'default of column "%" of % does not call a function of the extension', adopted_column, strange.relation_name
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = format('The default is %s. The schema of the extension was replaced while the statements ran.',
+                                  strange.expression),
+                  HINT = 'Find out who has replaced the schema. Then repeat the call.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_check_defaults(regclass, name, boolean) IS
+    'raises an error if the default of an adopted column calls a function that is not of the extension; internal';
+
 CREATE FUNCTION snowflake_adopt(
     table_name regclass, column_name name, dry_run boolean DEFAULT true, owner regrole DEFAULT NULL,
     generator text DEFAULT 'snowflake'
@@ -404,6 +434,10 @@ BEGIN
         END IF;
         RETURN NEXT step.statement;
     END LOOP;
+    IF NOT dry_run THEN
+        PERFORM snowflake_internal.snowflake_adopt_check_defaults(
+            table_name, column_name, generator OPERATOR(pg_catalog.=) 'snowflake'::pg_catalog.text);
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean, regrole, text) IS

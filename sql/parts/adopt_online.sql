@@ -250,6 +250,7 @@ BEGIN
                 FOREACH statement IN ARRAY step.statements LOOP
                     EXECUTE statement;
                 END LOOP;
+                PERFORM snowflake_internal.snowflake_adopt_check_defaults(table_name, column_name, true);
             END IF;
         EXCEPTION
             -- A deadlock is possible with CREATE INDEX CONCURRENTLY, which waits for all transactions.

@@ -11,6 +11,15 @@ END;
 COMMENT ON FUNCTION snowflake_internal.home() IS
     'name of the schema of the extension, as an SQL identifier; internal';
 
+CREATE FUNCTION snowflake_internal.default_functions() RETURNS regprocedure[] IMMUTABLE PARALLEL SAFE LANGUAGE sql
+BEGIN ATOMIC
+    SELECT ARRAY['@extschema@.snowflake_next()', '@extschema@.snowflake_nextval()',
+                 '@extschema@.snowflake_segment_next(text)', '@extschema@.snowflake_segment_nextval(text)'
+           ]::pg_catalog.regprocedure[];
+END;
+COMMENT ON FUNCTION snowflake_internal.default_functions() IS
+    'functions that defaults of adopted columns call; internal';
+
 CREATE FUNCTION snowflake_internal.id_type() RETURNS regtype IMMUTABLE PARALLEL SAFE LANGUAGE sql
 BEGIN ATOMIC
     SELECT '@extschema@.snowflake'::pg_catalog.regtype;

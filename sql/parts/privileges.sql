@@ -24,7 +24,7 @@ BEGIN
                    coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))
             FROM pg_catalog.pg_class AS c
             WHERE (c.relnamespace OPERATOR(pg_catalog.=) 'snowflake_internal'::pg_catalog.regnamespace
-                   -- Indexes, types and TOAST tables have no privileges.
+                   -- Indexes, composite types and TOAST tables have no privileges in pg_class.
                    AND c.relkind OPERATOR(pg_catalog.<>) ALL ('{i,I,c,t}'::pg_catalog."char"[]))
                OR c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 '@extschema@.snowflake_workers',
@@ -100,6 +100,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_preset_names(),
     -- snowflake_create_partitions(), snowflake_plan_partitions() and the functions that adopt
     snowflake_internal.home(),
+    snowflake_internal.default_functions(),
     snowflake_internal.id_type(),
     snowflake_internal.next_id(),
     snowflake_internal.next_number(text),
@@ -111,6 +112,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_partition_steps(regclass, timestamptz, timestamptz, interval, text, boolean),
     snowflake_internal.snowflake_add_partitions(regclass, timestamptz, timestamptz, interval, text),
     -- snowflake_adopt()
+    snowflake_internal.snowflake_adopt_check_defaults(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_target(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_check_owners(regclass, name, boolean, regrole, text),
     snowflake_internal.snowflake_adopt_plan(regclass, name, boolean, regrole, text),

@@ -18,7 +18,8 @@ use object::{Object, ObjectSection};
 use pgrx_sql_entity_graph::section::{decode_entities, is_schema_section_name};
 use pgrx_sql_entity_graph::{PgrxSql, SchemaEntity, SqlGraphEntity, ToSql};
 
-/// Each part may depend on those before it. `schema` is first because the library declares functions in that schema,
+/// Each part may depend on those before it. Bodies in strings may call functions of any part, because PostgreSQL does not
+/// check such bodies in the script of an extension. `schema` is first because the library declares functions in that schema,
 /// and `store_history` is last because it calls a function that the script creates.
 const PARTS: [&str; 28] = [
     "schema",

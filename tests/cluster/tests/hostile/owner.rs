@@ -147,6 +147,36 @@ fn a_schema_takes_the_place_of_the_extensions() {
     expect_no_superuser(&cluster, &mut client);
 }
 
+/// She replaces the schema while an adoption waits for a lock.
+#[test]
+fn a_schema_is_replaced_during_an_adoption() {
+    let (cluster, mut client, mut home) = start();
+    wait_for_first_id(&mut client);
+    let mut superuser = cluster.connect_to("home");
+    superuser.run("CREATE SCHEMA shop; CREATE TABLE shop.orders (id int PRIMARY KEY)");
+    let mut locker = cluster.connect_to("home");
+    locker.run("BEGIN; LOCK TABLE shop.orders");
+    let (state, message) = thread::scope(|scope| {
+        let call = "SELECT public.snowflake_adopt('shop.orders', 'id', dry_run => false)";
+        let adoption = scope.spawn(|| failure(&mut superuser, call));
+        eventually("the lock to be waited for", || {
+            single::<bool>(&mut client, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+        });
+        home.run("ALTER SCHEMA public RENAME TO elsewhere; CREATE SCHEMA public; GRANT ALL ON SCHEMA public TO PUBLIC");
+        home.run(
+            "CREATE FUNCTION public.snowflake_next() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+             CREATE FUNCTION public.snowflake_nextval() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'",
+        );
+        locker.run("COMMIT");
+        adoption.join().unwrap()
+    });
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains("does not call a function of the extension"), "{message}");
+    superuser.run("SELECT elsewhere.snowflake_adopt('shop.orders', 'id', dry_run => false)");
+    let id = "INSERT INTO shop.orders DEFAULT VALUES RETURNING elsewhere.snowflake_worker(id)";
+    assert_eq!(single::<i32>(&mut superuser, id), 5);
+}
+
 /// She puts a view in the place of the table of keys. The functions that change and use keys find the table itself.
 #[test]
 fn a_view_takes_the_place_of_the_keys() {
