@@ -79,8 +79,8 @@ pub fn newer_format(what: &str, found: impl Display, known: impl Display) -> Str
     )
 }
 
-/// Splits a message of libpq that was made with verbosity `PQERRORS_VERBOSE` into the message as users know it and the
-/// SQLSTATE of its last error. libpq does not return the SQLSTATE of a failed connection in any other way. The SQLSTATE is
+/// Splits a message of libpq that was made with verbosity `PQERRORS_VERBOSE` into the message as users know it and
+/// the SQLSTATE of its last error. libpq does not return the SQLSTATE of a failed connection in any other way. The SQLSTATE is
 /// `None` if the last error is one of libpq itself.
 ///
 /// A message contains several errors if libpq has tried a server more than once, for instance with TLS and without.
@@ -100,6 +100,8 @@ pub fn newer_format(what: &str, found: impl Display, known: impl Display) -> Str
 ///      connection to server at \"::1\", port 5432 failed: FATAL:  database \"x: a.c:1\" does not exist\n"
 /// );
 /// assert_eq!(state, Some("3D000"));
+/// let french = "FATAL:  3D000: la base de données « x » n'existe pas\nEMPLACEMENT : InitPostgres, postinit.c : 1005\n";
+/// assert_eq!(of_verbose(french).0, "FATAL:  la base de données « x » n'existe pas\n");
 /// for of_libpq in ["connection to server at \"::1\", port 5432 failed: Connection refused\n", "Verbindungsaufbau abgelehnt\n"] {
 ///     assert_eq!(of_verbose(of_libpq), (of_libpq.to_owned(), None));
 ///     let last = without.to_owned() + of_libpq;
@@ -117,7 +119,7 @@ pub fn of_verbose(message: &str) -> (String, Option<&str>) {
         } else if is_of_server && is_place(line) {
             is_of_server = false; // The place is the last line of an error.
         } else {
-            // A pooler sends no place.
+            // A pooler sends no place. Then only untranslated messages show where the next error begins.
             if !is_of_server || line.starts_with("connection to server ") {
                 (state, is_of_server) = (None, false);
             }
@@ -135,9 +137,11 @@ fn split_at_state(line: &str) -> Option<(&str, &str, &str)> {
     Some((severity, state, text.strip_prefix(": ").filter(|_| is_state)?))
 }
 
-/// Returns whether a line is a place such as `LOCATION:  InitPostgres, postinit.c:1005`. The first word is translated.
+/// Returns whether a line is a place such as `LOCATION:  InitPostgres, postinit.c:1005`. The first word is translated, and
+/// some languages put spaces around colons.
 fn is_place(line: &str) -> bool {
-    let ends_with_number =
-        |(_, number): (_, &str)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    line.contains(":  ") && line.rsplit_once(".c:").is_some_and(ends_with_number)
+    line.rsplit_once(".c").is_some_and(|(_, end)| {
+        let number = end.trim_start().strip_prefix(':').unwrap_or_default().trim();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }

@@ -94,7 +94,9 @@ fn connect_to_any(
     // The list of hosts may come from a service file.
     let mut hosts = Hosts::of(&Options::in_effect(&parameters(string, &[])))?;
     hosts.list.sort_by_key(|host| order_of(host.key()));
-    let mut problems: Vec<Problem> = vec![];
+    let mut problems = vec![];
+    // For each host, why one of its addresses has rejected the connection.
+    let mut rejections = vec![];
     for host in &hosts.list {
         let start = Instant::now();
         if let Some(name) = host.unknown_name() {
@@ -109,9 +111,10 @@ fn connect_to_any(
             late.push(host.key());
         }
         let mut hosts_found = found.unwrap_or_else(|problem| {
-            problems.push(problem.into());
+            problems.push(problem);
             vec![]
         });
+        let mut rejection = None;
         hosts_found.sort_by_key(|host_found| order_of(host_found.key()));
         for host_found in &hosts_found {
             let problem = format!(
@@ -121,15 +124,18 @@ fn connect_to_any(
             progress.tell(hosts.time, problem, &[host, host_found]);
             match connect_to(string, &hosts, host_found, progress) {
                 Ok(connection) => return Ok(connection),
-                Err(problem) => problems.push(problem),
+                Err(problem) => {
+                    problems.push(problem.text);
+                    rejection = rejection.or(problem.rejection);
+                }
             }
         }
+        rejections.push(rejection);
     }
-    let texts: Vec<_> = problems.iter().map(|problem| problem.text.as_str()).collect();
     // A host that has not answered may be the registry.
-    let has_unknown = problems.iter().any(|problem| problem.rejection.is_none());
-    let rejection = problems.first().filter(|_| !has_unknown).and_then(|problem| problem.rejection);
-    Err(Problem { text: texts.join("; "), rejection })
+    let is_rejected = rejections.iter().all(Option::is_some);
+    let rejection = rejections.into_iter().next().flatten().filter(|_| is_rejected);
+    Err(Problem { text: problems.join("; "), rejection })
 }
 
 /// Connects to one host. Returns when the connection is established or refused, or when the time limit of a

@@ -16,7 +16,7 @@ pub struct Problem {
 pub enum Rejection {
     /// The database does not exist.
     Database,
-    /// The role does not exist, has failed to prove its identity, or has no entry in `pg_hba.conf`.
+    /// The role does not exist, has not proved its identity, or has no entry in `pg_hba.conf`.
     Login,
     /// The role may not connect to the database.
     Permission,
