@@ -323,7 +323,7 @@ pub enum Obstacle {
     Commit,
     /// An error that the keeper has reported.
     Failure,
-    /// Nothing is known.
+    /// Neither a commit nor an error of the keeper is known.
     Unknown,
 }
 
@@ -611,10 +611,10 @@ impl Error {
                 format!("The call waited for {} (snowflake_id.max_wait). {report}", duration(*max_wait)),
                 match obstacle {
                     Obstacle::Commit => {
-                        "Check whether a synchronous standby is missing or the disk is slow. To see what the keeper waits for: SELECT wait_event_type, wait_event FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper';"
+                        "Check whether a synchronous standby is missing or the disk is slow. Superusers and members of pg_monitor can see what the keeper waits for: SELECT wait_event_type, wait_event FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper';"
                     }
                     Obstacle::Failure => {
-                        "Correct what the keeper reported. If another session holds a lock that the keeper needs, this query returns its process ID while the keeper waits: SELECT pg_blocking_pids(pid) FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper';"
+                        "Correct what the keeper reported. If another session holds a lock that the keeper needs, superusers and members of pg_monitor can see its process ID while the keeper waits: SELECT pg_blocking_pids(pid) FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper';"
                     }
                     Obstacle::Unknown => "Check the server log.",
                 },

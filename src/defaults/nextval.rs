@@ -9,8 +9,8 @@ use crate::pg::role;
 
 declare_c_function!(snowflake_nextval_support);
 
-/// The planner support function of `snowflake_nextval()` and `snowflake_next()`. Returns a call of the STABLE twin, or a null
-/// pointer if the call must remain unchanged.
+/// The planner support function of `snowflake_nextval()` and `snowflake_next()`. Returns a call of the STABLE twin,
+/// or a null pointer if the call must remain unchanged.
 ///
 /// # Safety
 /// Only PostgreSQL may call this function. The only argument is a node and is not NULL.

@@ -27,8 +27,8 @@ use crate::pg::{role, running_copy};
 
 declare_c_function!(snowflake_segment_nextval_support);
 
-/// The planner support function of `snowflake_segment_nextval()` and `snowflake_segment_next()`. Returns a call of a twin, or a null pointer if the
-/// call must remain unchanged.
+/// The planner support function of `snowflake_segment_nextval()` and `snowflake_segment_next()`. Returns a call of a
+/// twin, or a null pointer if the call must remain unchanged.
 ///
 /// # Safety
 /// Only PostgreSQL may call this function. The only argument is a node and is not NULL.

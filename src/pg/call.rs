@@ -105,8 +105,8 @@ impl Call {
     /// privilege to call that function. Raises an error if the extension was dropped during the call.
     pub fn text_to_bytea<'a>(self, name: &CStr, text: &[u8]) -> &'a [u8] {
         let function = relation::internal_function(self.function(), name, &[pg_sys::TEXTOID]);
-        // SAFETY: all pointers are valid during these calls. The function belongs to the extension, and therefore has
-        // this signature. For an invalid OID, PostgreSQL raises an error. The result is in the memory context of the
+        // SAFETY: all pointers are valid during these calls. The function has the owner of the extension's functions, who
+        // is trusted to declare the result. For an invalid OID, PostgreSQL raises an error. The result is in the memory context of the
         // call.
         unsafe {
             let function = function.unwrap_or(pg_sys::InvalidOid);

@@ -258,8 +258,8 @@ impl Server {
                     open_gate(shared, &lease, number);
                 }
                 shared.request = None;
-                if let Some(to) = self.must_advance.take_if(|(to_us, _)| *to_us <= floor_us) {
-                    self.has_advanced = Some((self.disk.lsn, to));
+                if let Some(to) = self.must_raise.take_if(|(to_us, _)| *to_us <= floor_us) {
+                    self.has_raised = Some((self.disk.lsn, to));
                 }
                 self.say(cx, || format!("the floor is moved to {}", instant(floor_us)));
             }

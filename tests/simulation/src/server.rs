@@ -56,10 +56,10 @@ pub struct Server {
     /// The worker IDs that its settings may have, and the present one.
     pub workers: Vec<u32>,
     pub worker: Option<u32>,
-    /// The server was restored: before it gets this worker ID back, its floor must be advanced to this instant.
-    pub must_advance: Option<(i64, u32)>,
-    /// The floor was advanced when the disk had so many writes. A standby with fewer writes does not know of it.
-    pub has_advanced: Option<(u64, (i64, u32))>,
+    /// The server was restored: before it gets this worker ID back, its floor must be raised to this instant.
+    pub must_raise: Option<(i64, u32)>,
+    /// The floor was raised when the disk had so many writes. A standby with fewer writes does not know of it.
+    pub has_raised: Option<(u64, (i64, u32))>,
     pub layout_at: usize,
     pub max_ahead_us: i64,
     pub horizon_margin_us: i64,
@@ -100,7 +100,7 @@ impl Server {
 
     /// The lease that its settings give it.
     pub fn fixed_lease(&self) -> Option<Lease> {
-        let worker = self.worker.filter(|_| self.must_advance.is_none())?;
+        let worker = self.worker.filter(|_| self.must_raise.is_none())?;
         Some(Lease::for_good(Identity { datacenter: 0, worker }))
     }
 
@@ -207,8 +207,8 @@ impl Server {
         if self.disk.kind == StandbyKind::Asynchronous && !self.is_leased {
             // The new primary may repeat IDs that it has not received.
             cx.ledger.forget_rows(self.at, lsn);
-            if let Some((_, to)) = self.has_advanced.take_if(|(done, _)| *done > lsn) {
-                self.must_advance = Some(to);
+            if let Some((_, to)) = self.has_raised.take_if(|(done, _)| *done > lsn) {
+                self.must_raise = Some(to);
             }
         }
         let kind = self.disk.kind;
@@ -252,14 +252,14 @@ impl Server {
                 Some(worker) => worker,
                 None => {
                     let kept = random.pick(&self.workers);
-                    self.must_advance = Some((cx.ledger.end_us(kept, layouts).max(1), kept));
+                    self.must_raise = Some((cx.ledger.end_us(kept, layouts).max(1), kept));
                     kept
                 }
             };
             self.workers = vec![worker];
             self.worker = Some(worker);
         }
-        self.has_advanced = None;
+        self.has_raised = None;
         self.disk = Disk::new(backup.pages, self.disk.kind);
         cx.ledger.keep_rows(self.at);
         (self.file, self.numbers_file) = (backup.file, backup.numbers);
@@ -284,8 +284,8 @@ impl Server {
             name,
             workers: worker.into_iter().collect(),
             worker,
-            must_advance: None,
-            has_advanced: None,
+            must_raise: None,
+            has_raised: None,
             disk: Disk::new(backup.pages, self.disk.kind),
             file: backup.file,
             numbers_file: backup.numbers,

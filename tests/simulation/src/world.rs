@@ -94,8 +94,8 @@ impl World<'_> {
                 is_leased: server.is_leased,
                 worker: workers.first().copied(),
                 workers,
-                must_advance: None,
-                has_advanced: None,
+                must_raise: None,
+                has_raised: None,
                 layout_at: server.layout_at,
                 max_ahead_us: server.max_ahead_us,
                 horizon_margin_us: server.horizon_margin_us,
@@ -191,7 +191,7 @@ impl World<'_> {
                 None
             }
             Kind::Keep => {
-                if let Some((to_us, _)) = server.must_advance {
+                if let Some((to_us, _)) = server.must_raise {
                     let is_near = to_us <= server.clock_us(cx) + 86_400_000_000;
                     if is_near {
                         server.request(cx, Request::RaiseFloor(to_us));
@@ -317,7 +317,7 @@ impl World<'_> {
                 Some("settings changed")
             }
             Kind::SwitchWorker => {
-                if server.is_leased || server.workers.is_empty() || server.must_advance.is_some() {
+                if server.is_leased || server.workers.is_empty() || server.must_raise.is_some() {
                     return None;
                 }
                 let worker = if random.one_in(6) { None } else { Some(random.pick(&server.workers)) };
@@ -333,7 +333,7 @@ impl World<'_> {
                 if server.is_leased {
                     return fault(server.request(cx, Request::Reset(None)), "snowflake_reset_horizon()");
                 }
-                if server.must_advance.is_some() {
+                if server.must_raise.is_some() {
                     return None;
                 }
                 // A worker ID that was used before is refused.
@@ -464,7 +464,7 @@ impl World<'_> {
                 server.disk.standby.receive(usize::MAX);
                 server.work(cx, random, registry, &setup.layouts, 60);
                 if let Some((to_us, _)) =
-                    server.must_advance.filter(|(to_us, _)| *to_us <= cx.now_us + 86_400_000_000)
+                    server.must_raise.filter(|(to_us, _)| *to_us <= cx.now_us + 86_400_000_000)
                 {
                     server.request(cx, Request::RaiseFloor(to_us));
                 }

@@ -198,7 +198,7 @@ mod other {
     }
 }
 
-/// Tools that take a default with the word `nextval` for that of a sequence: "Tools that look for `nextval`" in
+/// Tools that mistake a default with the word `nextval` for that of a sequence: "Tools that look for `nextval`" in
 /// docs/how-to/columns.md.
 mod defaults {
     use super::*;

@@ -187,16 +187,16 @@ fn registry(client: &mut Client) {
 fn objects_in_the_users_schema() {
     let cluster = Cluster::builder().worker(1).start();
     let mut client = cluster.connect();
-    let mut members = |catalog: &str, name: &str, schema: &str| -> Vec<String> {
+    let mut members = |catalog: &str, name: &str, condition: &str| -> Vec<String> {
         let query = format!(
             "SELECT o.{name}::text FROM {catalog} AS o
              JOIN pg_depend AS d ON d.classid = '{catalog}'::regclass AND d.objid = o.oid AND d.deptype = 'e'
              JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
-             WHERE e.extname = 'snowflake_id' AND o.{schema} = 'public'::regnamespace ORDER BY 1"
+             WHERE e.extname = 'snowflake_id' AND {condition} ORDER BY 1"
         );
         client.query(&query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
     };
-    let functions = members("pg_proc", "oid::regprocedure", "pronamespace");
+    let functions = members("pg_proc", "oid::regprocedure", "pronamespace = 'public'::regnamespace");
     assert_eq!(functions.len(), 82, "{functions:#?}");
     let relations = [
         "snowflake_adopt_progress",
@@ -209,8 +209,10 @@ fn objects_in_the_users_schema() {
         "snowflake_watermark_status",
         "snowflake_workers",
     ];
-    assert_eq!(members("pg_class", "relname", "relnamespace"), relations);
-    assert_eq!(members("pg_type", "typname", "typnamespace"), ["snowflake"]);
+    assert_eq!(members("pg_class", "relname", "relnamespace = 'public'::regnamespace"), relations);
+    // Since version 17, row types and arrays are members too.
+    let types = "typnamespace = 'public'::regnamespace AND typrelid = 0 AND typelem = 0";
+    assert_eq!(members("pg_type", "typname", types), ["snowflake"]);
 }
 
 /// The section names exactly the functions that are not both `STRICT` and `PARALLEL SAFE`.
