@@ -27,7 +27,8 @@ fn writers(server: &Cluster) -> impl Iterator<Item = impl FnOnce(&AtomicBool) ->
         move |stop: &AtomicBool| {
             let insert = format!("INSERT INTO orders SELECT FROM generate_series(1, {rows}) RETURNING id");
             let mut mine = vec![];
-            let mut client = server.connect();
+            // The sessions may be ended while this one begins.
+            let Ok(mut client) = server.try_connect("postgres") else { return mine };
             while !stop.load(Ordering::Relaxed) {
                 let Ok(mut transaction) = client.transaction() else { break };
                 let Ok(inserted) = transaction.query(&insert, &[]) else { break };
