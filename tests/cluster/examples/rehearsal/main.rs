@@ -100,3 +100,9 @@ fn clients(stage: &Stage) -> impl Iterator<Item = impl FnOnce(&AtomicBool) -> Ta
         })
     })
 }
+
+#[test]
+fn the_book_names_each_fault() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    faults::check_table(&Pages::new(root, "/".into()));
+}

@@ -84,7 +84,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "the registry's settings are changed by hand",
-        ("a dump was restored, or the settings were changed by hand", REGISTRY),
+        ("a dump was restored, the settings were changed by hand", REGISTRY),
         Place::Registry,
         &["SnowflakeRegistryQuarantine", "SnowflakeRegistrySegmentClosed", "SnowflakeIdSegmentClosed"],
         |scene| {

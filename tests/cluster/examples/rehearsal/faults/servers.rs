@@ -118,7 +118,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::silent(
         "the stored horizon is rewritten",
-        ("`VACUUM FULL` rewrites the stored horizon and records under load", PROMISES),
+        ("rewrites the stored horizon and records under load", PROMISES),
         Place::ServerAlone,
         "the keeper writes on",
         |scene| {
