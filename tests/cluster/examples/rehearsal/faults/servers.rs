@@ -118,7 +118,10 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::silent(
         "the stored horizon is rewritten",
-        ("rewrites the stored horizon and records under load", PROMISES),
+        (
+            "`VACUUM FULL`, or `REPACK` of PostgreSQL 19, rewrites the stored horizon and records under load",
+            PROMISES,
+        ),
         Place::ServerAlone,
         "the keeper writes on",
         |scene| {
