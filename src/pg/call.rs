@@ -105,9 +105,9 @@ impl Call {
     /// privilege to call that function. Raises an error if the extension was dropped during the call.
     pub fn text_to_bytea<'a>(self, name: &CStr, text: &[u8]) -> &'a [u8] {
         let function = relation::internal_function(self.function(), name, &[pg_sys::TEXTOID]);
-        // SAFETY: all pointers are valid during these calls. The function has the owner of the extension's functions, who
-        // is trusted to declare the result. For an invalid OID, PostgreSQL raises an error. The result is in the memory context of the
-        // call.
+        // SAFETY: all pointers are valid during these calls. The function has the owner of the extension's functions,
+        // who is trusted to declare the result. For an invalid OID, PostgreSQL raises an error. The result is in the
+        // memory context of the call.
         unsafe {
             let function = function.unwrap_or(pg_sys::InvalidOid);
             let text = pg_sys::cstring_to_text_with_len(text.as_ptr().cast(), text.len() as i32);

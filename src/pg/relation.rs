@@ -167,9 +167,9 @@ pub fn internal_schema() -> Option<pg_sys::Oid> {
     schema(c"snowflake_internal")
 }
 
-/// Returns the internal function with this name and these argument types that a function of the extension needs. Returns
-/// `None` unless both have the same owner: while the caller runs, the extension can be dropped, and a role that may create
-/// schemas can then create a schema of the same name with functions of its own.
+/// Returns the internal function with this name and these argument types that a function of the extension needs.
+/// Returns `None` unless both have the same owner: while the caller runs, the extension can be dropped, and a role that
+/// may create schemas can then create a schema of the same name with functions of its own.
 pub fn internal_function(caller: pg_sys::Oid, name: &CStr, arguments: &[pg_sys::Oid]) -> Option<pg_sys::Oid> {
     let function = function_in(internal_schema()?, name, arguments);
     (function::owner(function)? == function::owner(caller)?).then_some(function)
