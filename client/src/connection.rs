@@ -10,8 +10,10 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
+use snowflake_id_core::lease_call::Call;
 use snowflake_id_core::message::without_controls;
 use snowflake_id_core::protocol::may_be_about_commit;
+use snowflake_id_core::reply::Reply;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::task::JoinHandle;
@@ -198,12 +200,20 @@ async fn drive<S, T>(
 }
 
 impl Connection {
+    /// Calls a function of the registry.
+    pub async fn call(&self, call: &Call) -> Result<Vec<Reply>, Problem> {
+        let rows = self.ask(&call.query, &[&call.request]).await?;
+        rows.iter()
+            .map(|row| Reply::read(row.first().and_then(Option::as_deref).unwrap_or_default()))
+            .collect()
+    }
+
     /// Sends a query with parameters of type `text`, and returns the rows. All columns must be of type
     /// `text`. The query is complete, and its transaction has ended, when the function returns.
     ///
     /// # Errors
     /// Returns the reason why there is no trustworthy answer. The query may have been executed.
-    pub async fn ask(&self, query: &str, parameters: &[Option<String>]) -> Result<Vec<Row>, Problem> {
+    pub async fn ask(&self, query: &str, parameters: &[&str]) -> Result<Vec<Row>, Problem> {
         self.has_warned.store(false, Ordering::Release);
         self.budget.renew();
         let parameters: Vec<_> = parameters.iter().map(|text| (text as _, Type::TEXT)).collect();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use snowflake_id_core::failures::Failures;
 use snowflake_id_core::lease_answer::MOST_CLOCK_DIFFERENCE_US;
+use snowflake_id_core::lease_call::Ids;
 use snowflake_id_core::lease_state::{Held, LeaseState, Needs, Outcome};
 use snowflake_id_core::message::instant;
 use snowflake_id_core::protocol::Caller;
@@ -124,7 +125,7 @@ impl Leases {
     async fn renew(&mut self, connection: &Connection) -> Result<(), Problem> {
         let Some(held) = self.state.held.clone() else { return Ok(()) };
         let options = &self.shared.options;
-        let answer = self.dialogue.renew(connection, options, &self.state, ids_of(&held)).await?;
+        let answer = self.dialogue.renew(connection, options, &self.state, (&held).into()).await?;
         match answer.outcome {
             Outcome::Granted(lease) if lease.is_same_range(&held.lease) => {
                 self.state.renew(lease, Uuid::new_v4);
@@ -236,7 +237,7 @@ impl Leases {
     async fn release_former(&mut self, connection: &Connection) {
         if let Some(former) = self.former.take() {
             let (options, ids, used_until_us) =
-                (&self.shared.options, ids_of(&former), former.lease.until_us);
+                (&self.shared.options, Ids::from(&former), former.lease.until_us);
             let _ = self.dialogue.release(connection, options, &self.state, ids, used_until_us).await;
         }
     }
@@ -251,13 +252,13 @@ impl Leases {
         if let Some(held) = self.state.held.take().filter(|_| !self.is_unknown) {
             // A lease that was never published was not used.
             let used_until_us = used_until_us.unwrap_or(held.lease.from_us);
-            unused.push((ids_of(&held), used_until_us));
+            unused.push((Ids::from(&held), used_until_us));
         }
         if let Some(former) = self.former.take() {
-            unused.push((ids_of(&former), former.lease.until_us));
+            unused.push((Ids::from(&former), former.lease.until_us));
         }
         if let Some(asking) = self.state.asking.take() {
-            unused.push(([asking.lease_id, asking.nonce, asking.nonce], 0));
+            unused.push((Ids::from(&asking), 0));
         }
         for _ in 0..TRIES_TO_RELEASE {
             if unused.is_empty() {
@@ -275,11 +276,6 @@ impl Leases {
             }
         }
     }
-}
-
-/// The lease ID and the nonces of a lease.
-fn ids_of(held: &Held) -> [Uuid; 3] {
-    [held.lease_id, held.last_nonce, held.next_nonce]
 }
 
 /// The text of an answer without a usable lease.

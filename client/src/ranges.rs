@@ -5,22 +5,22 @@
 //! presents its tokens at the interval that the registry asks for, so that a registry that was set back
 //! learns of its grants.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use snowflake_id_core::failures::Failures;
-use snowflake_id_core::protocol::{Caller, Mismatch, PROTOCOL};
-use snowflake_id_core::segment_answer::{
-    COLUMNS, Granted, LONGEST_TOKEN, MOST_REQUESTS, REPORT_EVERY, in_ascii, report_every,
-};
+use snowflake_id_core::number_call::{self, TAKE};
+use snowflake_id_core::protocol::{Caller, Mismatch};
+use snowflake_id_core::reply::{NOT_VALID, Reply};
+use snowflake_id_core::segment_answer::{Granted, LONGEST_TOKEN, MOST_REQUESTS, REPORT_EVERY, report_every};
 use snowflake_id_core::signed::{Signed, proves};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, sleep_until};
 use uuid::Uuid;
 
-use crate::connection::{Connection, Connector, Problem, Row, in_short};
+use crate::connection::{Connection, Connector, Problem, in_short};
 use crate::error::Error;
 use crate::numbers::{Ranges, RegistryClock, Wish, since_boot_us};
 use crate::pauses::about;
@@ -67,7 +67,7 @@ pub struct Task {
 /// The calls that wait for a segment.
 type Waiting = Vec<oneshot::Sender<Result<(), Error>>>;
 /// The rows of an answer, by the index of their request.
-type Answered = BTreeMap<usize, Row>;
+type Answered = BTreeMap<usize, Reply>;
 
 impl Task {
     pub fn new(connect: Connector, node_name: &str, clock: Arc<RegistryClock>) -> Task {
@@ -224,8 +224,7 @@ impl Task {
 
     /// A report of the highest number of a segment, for which the registry signs a token.
     fn report_of(&self, name: &str) -> Value {
-        let tokens = self.signed.tokens(self.registry_id, name);
-        let mut report = json!({"protocol": PROTOCOL, "name": name, "report": true, "tokens": tokens});
+        let mut report = json!({"name": name, "report": true});
         if let Some(had_until) = self.known.get(name).and_then(|known| known.had_until) {
             report["had_until"] = json!(had_until);
         }
@@ -264,14 +263,14 @@ impl Task {
         let mut is_busy = false;
         for (at, name) in names.iter().enumerate() {
             let Some(row) = answered.get(&at) else { continue };
-            if let Some(report_every_us) = text(row, "report_every").and_then(|text| text.parse().ok()) {
+            if let Some(report_every_us) = row.number("report_every").and_then(|us| us.try_into().ok()) {
                 self.report_every = report_every(report_every_us);
             }
-            if let Some(token) = text(row, "token").filter(|token| token.len() <= LONGEST_TOKEN) {
-                self.signed.note(self.registry_id, name, token.to_owned());
-                signed.push((name.clone(), token.to_owned()));
+            if let Some(token) = row.token(LONGEST_TOKEN) {
+                self.signed.note(self.registry_id, name, token.clone());
+                signed.push((name.clone(), token));
             }
-            is_busy |= text(row, "outcome") == Some("busy");
+            is_busy |= row.text("outcome") == Some("busy");
         }
         match is_busy {
             true => Err("other sessions held a lock on a segment for too long".into()),
@@ -280,23 +279,22 @@ impl Task {
     }
 
     /// Reads the answer to a request for a range.
-    fn read(&self, name: &str, row: Option<&Row>) -> Result<Granted, Error> {
+    fn read(&self, name: &str, row: Option<&Reply>) -> Result<Granted, Error> {
         let no_numbers = |why: &str| Error::NoNumbers { name: name.into(), why: why.into() };
-        let not_valid = "the registry's reply is not valid: the registry may have a newer version";
-        let row = row.ok_or_else(|| no_numbers(not_valid))?;
-        match text(row, "outcome") {
+        let row = row.ok_or_else(|| no_numbers(NOT_VALID))?;
+        match row.text("outcome") {
             Some("granted") => {}
             Some(outcome) => {
-                let detail = text(row, "detail").unwrap_or_default();
+                let detail = row.text("detail").unwrap_or_default();
                 return Err(Error::Segment {
                     name: name.into(),
                     outcome: in_short(outcome.to_owned()),
                     detail: in_short(detail.to_owned()),
                 });
             }
-            None => return Err(no_numbers(not_valid)),
+            None => return Err(no_numbers(NOT_VALID)),
         }
-        let granted = Granted::read(|at| row.get(at)?.as_deref()).ok_or_else(|| no_numbers(not_valid))?;
+        let granted = Granted::read(row).ok_or_else(|| no_numbers(NOT_VALID))?;
         let had_until = self.known.get(name).and_then(|known| known.had_until).unwrap_or(-1);
         if granted.range.first <= had_until {
             return Err(no_numbers("the registry granted numbers that are not above those of this program"));
@@ -317,42 +315,33 @@ impl Task {
     }
 
     async fn ask_over(&mut self, connection: Connection, requests: &[Value]) -> Result<Answered, Problem> {
-        let columns: Vec<_> = COLUMNS.iter().map(|column| format!("{column}::text")).collect();
-        let columns = columns.join(", ");
-        let query = format!("SELECT {columns} FROM snowflake_registry.take($1::uuid, $2::jsonb, $3::text)");
-        let parameters = [
-            self.registry_id.map(|id| id.to_string()),
-            Some(in_ascii(&Value::from(requests).to_string())),
-            Some(self.node_name.clone()),
-        ];
+        let names: BTreeSet<_> = requests.iter().filter_map(|request| request["name"].as_str()).collect();
+        let tokens: Vec<_> =
+            names.into_iter().flat_map(|name| self.signed.tokens(self.registry_id, name)).collect();
+        let call = number_call::take(TAKE, self.registry_id, &self.node_name, requests, &tokens);
         let sent_us = since_boot_us();
-        let rows = connection.ask(&query, &parameters).await?;
+        let rows = connection.call(&call).await?;
         let middle_us = sent_us.midpoint(since_boot_us());
         self.connection = Some((connection, Instant::now()));
         let first = rows.first().ok_or("the registry's reply is empty")?;
-        if let Some(mismatch) = text(first, "outcome").and_then(Mismatch::read) {
-            return Err(in_short(mismatch.explain(Caller::Program, text(first, "detail"))));
+        if let Some(mismatch) = first.text("outcome").and_then(Mismatch::read) {
+            return Err(in_short(mismatch.explain(Caller::Program, first.text("detail"))));
         }
-        if text(first, "outcome") == Some("foreign") {
+        if first.text("outcome") == Some("foreign") {
             return Err("the numbers of this program were granted by another registry".into());
         }
-        let registry_id: Option<Uuid> = text(first, "registry_id").and_then(|text| text.parse().ok());
+        let registry_id: Option<Uuid> = first.text("registry_id").and_then(|text| text.parse().ok());
         if self.registry_id.is_some() && self.registry_id != registry_id {
             return Err("the numbers of this program were granted by another registry".into());
         }
         self.registry_id = registry_id;
-        let started_us = text(first, "server_started").and_then(|text| text.parse().ok());
+        let started_us = first.number("server_started");
         self.must_report |= self.registry_started_us.is_some() && self.registry_started_us != started_us;
         self.registry_started_us = started_us;
-        if let Some(clock_us) = text(first, "registry_clock").and_then(|text| text.parse().ok()) {
+        if let Some(clock_us) = first.number("registry_clock") {
             self.clock.note(clock_us, middle_us);
         }
-        let index = |row: &Row| text(row, "request")?.parse::<usize>().ok()?.checked_sub(1);
+        let index = |row: &Reply| usize::try_from(row.number("request")?).ok()?.checked_sub(1);
         Ok(rows.into_iter().filter_map(|row| Some((index(&row)?, row))).collect())
     }
-}
-
-/// The text of a column.
-fn text<'a>(row: &'a Row, column: &str) -> Option<&'a str> {
-    row.get(COLUMNS.iter().position(|name| *name == column)?)?.as_deref()
 }

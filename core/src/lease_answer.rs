@@ -5,6 +5,7 @@
 //!
 //! All times are in microseconds of Unix time.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -13,11 +14,8 @@ use crate::identity::Identity;
 use crate::lease::Lease;
 use crate::lease_state::Outcome;
 use crate::message::instant;
-use crate::protocol::Mismatch;
-
-/// The columns of an answer, in the order that [`Answer::read`] expects. Instants and durations are in
-/// microseconds.
-pub const COLUMNS: &str = "outcome, datacenter_id, worker_id, granted_from, granted_until, registry_id, registry_clock, lease, renew_every, free_from, detail, token";
+use crate::protocol::{Mismatch, PROTOCOLS, highest_common};
+use crate::reply::{NOT_VALID, Reply};
 
 /// The maximum length of a token, in bytes. A longer token is ignored.
 pub const LONGEST_TOKEN: usize = 400;
@@ -37,6 +35,8 @@ const RENEW_EVERY: Duration = Duration::from_secs(30);
 pub struct Answer {
     /// Whether the request was granted.
     pub outcome: Outcome,
+    /// The lowest and the highest protocol of the registry, or `None` if the registry does not say them.
+    pub protocols: Option<RangeInclusive<u32>>,
     /// The registry's clock.
     pub registry_clock_us: i64,
     /// The registry's ID and settings, or `None` if the registry has not been started yet.
@@ -59,25 +59,24 @@ pub struct Registry {
 }
 
 impl Answer {
-    /// Reads an answer that was received at `now_us`. `text` returns the text of the column with this index,
-    /// or `None` for NULL.
+    /// Reads an answer that was received at `now_us`.
     ///
     /// # Errors
     /// Returns the reason why the answer is invalid, or why the granted range cannot be a grant of a
     /// registry.
-    pub fn read<'a>(text: impl Fn(usize) -> Option<&'a str>, now_us: i64) -> Result<Answer, String> {
-        let number = |at: usize| text(at)?.parse::<i64>().ok();
+    pub fn read(reply: &Reply, now_us: i64) -> Result<Answer, String> {
         let lease = || {
-            let part = |at| u32::try_from(number(at)?).ok();
-            let identity = Identity { datacenter: part(1)?, worker: part(2)? };
-            let lease = Lease { identity, from_us: number(3)?, until_us: number(4)? };
+            let part = |column| u32::try_from(reply.number(column)?).ok();
+            let identity = Identity { datacenter: part("datacenter_id")?, worker: part("worker_id")? };
+            let (from_us, until_us) = (reply.number("granted_from")?, reply.number("granted_until")?);
+            let lease = Lease { identity, from_us, until_us };
             (identity.is_possible() && lease.from_us > 0 && !lease.is_for_good()).then_some(lease)
         };
-        let outcome = match text(0) {
+        let outcome = match reply.text("outcome") {
             Some("granted") => lease().map(Outcome::Granted),
             Some("unknown") => Some(Outcome::Unknown),
             Some("twin") => Some(Outcome::Twin),
-            Some("taken") => Some(Outcome::Taken { free_from_us: number(9).unwrap_or(0) }),
+            Some("taken") => Some(Outcome::Taken { free_from_us: reply.number("free_from").unwrap_or(0) }),
             Some("not started") => Some(Outcome::NotStarted),
             Some("quarantine") => Some(Outcome::Quarantine),
             Some("clock") => Some(Outcome::ClockDiffers),
@@ -85,21 +84,25 @@ impl Answer {
             other => other.and_then(Mismatch::read).map(Outcome::Mismatch),
         };
         let registry = || {
-            let lease_us = number(7)?.clamp(SHORTEST_LEASE_US, LONGEST_LEASE_US);
-            let renew_every_us = number(8)?.clamp(SHORTEST_RENEWAL_US, lease_us / 2);
-            Some(Registry { id: text(5)?.parse().ok()?, lease_us, renew_every_us })
+            let lease_us = reply.number("lease")?.clamp(SHORTEST_LEASE_US, LONGEST_LEASE_US);
+            let renew_every_us = reply.number("renew_every")?.clamp(SHORTEST_RENEWAL_US, lease_us / 2);
+            Some(Registry { id: reply.text("registry_id")?.parse().ok()?, lease_us, renew_every_us })
+        };
+        let protocols = || {
+            let number = |column| u32::try_from(reply.number(column)?).ok();
+            Some(number("lowest_protocol")?..=number("highest_protocol")?)
         };
         let read = || {
             Some(Answer {
                 outcome: outcome?,
-                registry_clock_us: number(6)?,
+                protocols: protocols(),
+                registry_clock_us: reply.number("registry_clock")?,
                 registry: registry(),
-                detail: text(10).map(str::to_owned),
-                token: text(11).filter(|token| token.len() <= LONGEST_TOKEN).map(str::to_owned),
+                detail: reply.text("detail").map(str::to_owned),
+                token: reply.token(LONGEST_TOKEN),
             })
         };
-        let answer =
-            read().ok_or("the registry's reply is not valid: the registry may have a newer version")?;
+        let answer = read().ok_or(NOT_VALID)?;
         match answer.outcome {
             Outcome::Granted(lease) if !is_credible(&lease, now_us) => {
                 let until = instant(lease.until_us);
@@ -118,6 +121,8 @@ fn is_credible(lease: &Lease, now_us: i64) -> bool {
 /// What a server knows of the registry from its answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
+    /// The protocol of the next request: the highest one that the registry also knows, according to its last answer.
+    pub protocol: u32,
     /// The duration of a lease, or 0 if the duration is unknown.
     pub lease_us: i64,
     /// The interval between renewals.
@@ -131,7 +136,13 @@ pub struct Terms {
 
 impl Default for Terms {
     fn default() -> Terms {
-        Terms { lease_us: 0, renew_every: RENEW_EVERY, clock_offset_us: None, round_trip_us: 0 }
+        Terms {
+            protocol: *PROTOCOLS.start(),
+            lease_us: 0,
+            renew_every: RENEW_EVERY,
+            clock_offset_us: None,
+            round_trip_us: 0,
+        }
     }
 }
 
@@ -139,6 +150,7 @@ impl Terms {
     /// Records what an answer says. `sent_us` is the clock of this server when the query was sent.
     pub fn note(&mut self, answer: &Answer, sent_us: i64, round_trip_us: i64) {
         self.round_trip_us = round_trip_us;
+        self.protocol = answer.protocols.clone().and_then(highest_common).unwrap_or(*PROTOCOLS.start());
         if let (Some(registry), true) = (&answer.registry, answer.outcome != Outcome::Foreign) {
             self.lease_us = registry.lease_us;
             self.renew_every = Duration::from_micros(registry.renew_every_us.unsigned_abs());

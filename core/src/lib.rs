@@ -28,6 +28,8 @@
 //! | [`lease_state`] | what a server knows of its leases, and its steps in the protocol with the registry |
 //! | [`failures`] | growing pauses between attempts that fail |
 //! | [`protocol`] | the protocol of requests to the registry |
+//! | [`reply`] | a row of a registry's answer |
+//! | [`lease_call`], [`number_call`] | the calls of the registry's functions |
 //! | [`lease_answer`] | the registry's answers to requests for leases, parsed and checked |
 //! | [`marks`] | [`Marks`]: the lowest IDs that a transaction in progress may have taken |
 //! | [`watermark`] | the counter below which no transaction in progress has taken an ID |
@@ -72,14 +74,17 @@ pub mod keeper_plan;
 pub mod layout;
 pub mod lease;
 pub mod lease_answer;
+pub mod lease_call;
 pub mod lease_state;
 pub mod marks;
 pub mod mask;
 pub mod message;
+pub mod number_call;
 pub mod protocol;
 pub mod public;
 pub mod range;
 pub mod reader_sql;
+pub mod reply;
 pub mod reset;
 pub mod rest;
 pub mod samples;

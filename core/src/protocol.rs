@@ -1,11 +1,26 @@
 //! The protocol between a registry and its callers, which are servers and programs.
 //!
-//! Each request contains the number of its protocol, and the registry answers in that protocol. A request without a
-//! number has protocol 1. A registry refuses a request if it does not know the protocol. The request then has no
-//! effect, except that its tokens count as evidence.
+//! Each request contains the number of its protocol, and the registry answers in that protocol. Each answer contains
+//! the lowest and the highest protocol of the registry. A registry refuses a request if it does not know the protocol.
+//! The request then has no effect, except that its tokens count as evidence.
 
-/// The protocol of the requests of this version.
-pub const PROTOCOL: u32 = 1;
+use std::ops::RangeInclusive;
+
+/// The protocols of this version, from the lowest to the highest.
+pub const PROTOCOLS: RangeInclusive<u32> = 1..=1;
+
+/// Returns the highest protocol that this version and a registry know, or `None` if there is none.
+///
+/// ```
+/// use snowflake_id_core::protocol::{PROTOCOLS, highest_common};
+///
+/// assert_eq!(highest_common(1..=9), Some(*PROTOCOLS.end()));
+/// assert_eq!(highest_common(8..=9), None);
+/// ```
+pub fn highest_common(registry: RangeInclusive<u32>) -> Option<u32> {
+    let highest = *registry.end().min(PROTOCOLS.end());
+    (registry.contains(&highest) && PROTOCOLS.contains(&highest)).then_some(highest)
+}
 
 /// The callers of a registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

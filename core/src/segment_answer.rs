@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::protocol::Mismatch;
+use crate::reply::{NOT_VALID, Reply};
 use crate::segment::{NEVER_ENDS, Range};
 
 /// The maximum number of requests in a call. The registry has the same limit.
@@ -22,7 +23,7 @@ const LONGEST_REPORT_EVERY: Duration = Duration::from_secs(12 * 60 * 60);
 /// The maximum length of a token, in bytes. A token contains the name of its segment in hexadecimal. Longer tokens are
 /// ignored.
 pub const LONGEST_TOKEN: usize = 800;
-/// The columns of a row, in the order that the functions of this module expect.
+/// The columns of a row that the functions of this module read.
 pub const COLUMNS: [&str; 18] = [
     "request",
     "name",
@@ -49,29 +50,6 @@ pub fn report_every(us: u64) -> Duration {
     Duration::from_micros(us).clamp(SHORTEST_REPORT_EVERY, LONGEST_REPORT_EVERY)
 }
 
-/// Returns a JSON text in ASCII, which a database can read in any encoding.
-///
-/// ```
-/// # use snowflake_id_core::segment_answer::in_ascii;
-/// assert_eq!(in_ascii(r#"{"name": "größe 🙂"}"#), r#"{"name": "gr\u00f6\u00dfe \ud83d\ude42"}"#);
-/// ```
-pub fn in_ascii(json: &str) -> String {
-    let mut ascii = String::with_capacity(json.len());
-    for character in json.chars() {
-        if character.is_ascii() {
-            ascii.push(character);
-        } else {
-            let units = character
-                .encode_utf16(&mut [0; 2])
-                .iter()
-                .map(|unit| format!("\\u{unit:04x}"))
-                .collect::<String>();
-            ascii.push_str(&units);
-        }
-    }
-    ascii
-}
-
 /// A range that the registry has granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Granted {
@@ -91,20 +69,22 @@ pub struct Period {
 }
 
 impl Granted {
-    /// Reads the range of a row. `text` returns the text of the column with this index, or `None` for NULL.
-    /// Returns `None` if the row contains no valid range.
-    pub fn read<'a>(text: impl Fn(usize) -> Option<&'a str>) -> Option<Granted> {
-        let number = |at: usize| text(at)?.parse::<i64>().ok();
+    /// Reads the range of a row. Returns `None` if the row contains no valid range.
+    pub fn read(row: &Reply) -> Option<Granted> {
         // The time must fit in a `timestamptz`.
         const YEAR_100000_US: i64 = 3_093_527_980_800_000_000;
-        let instant = |at: usize| number(at).filter(|&us| (0..YEAR_100000_US).contains(&us));
-        let period = match number(6) {
-            Some(key) => Some(Period { key, starts_us: instant(7)? }),
+        let instant = |column| row.number(column).filter(|&us| (0..YEAR_100000_US).contains(&us));
+        let period = match row.number("period_key") {
+            Some(key) => Some(Period { key, starts_us: instant("period_starts")? }),
             None => None,
         };
-        let ends_us = if period.is_some() { instant(8)? } else { NEVER_ENDS };
-        let range =
-            Range { first: number(3)?, increment: number(4)?, count: number(5)?.try_into().ok()?, ends_us };
+        let ends_us = if period.is_some() { instant("period_ends")? } else { NEVER_ENDS };
+        let range = Range {
+            first: row.number("first")?,
+            increment: row.number("increment")?,
+            count: row.number("count")?.try_into().ok()?,
+            ends_us,
+        };
         range.last().filter(|_| range.first >= 0 && range.increment > 0)?;
         Some(Granted { range, period })
     }
@@ -159,9 +139,6 @@ impl SegmentState {
     }
 }
 
-/// One row of an answer, in text form. NULL is `None`.
-pub type Row = Vec<Option<String>>;
-
 /// A parsed answer of the registry.
 #[derive(Debug)]
 pub struct Answer {
@@ -207,28 +184,28 @@ impl Answer {
     ///
     /// # Errors
     /// Returns a text for the log if the rows are not a valid answer.
-    pub fn read(rows: &[Row]) -> Result<Answer, String> {
-        let not_understood =
-            || "the registry's reply is not valid: the registry may have a newer version".to_owned();
-        let first = rows.first().ok_or_else(not_understood)?;
+    pub fn read(rows: &[Reply]) -> Result<Answer, String> {
+        let first = rows.first().ok_or(NOT_VALID)?;
+        let clock_us = first.number("registry_clock");
         let mut answer = Answer {
-            registry_id: text(first, 11).and_then(|text| text.parse().ok()),
-            clock_us: number(first, 12)
+            registry_id: first.text("registry_id").and_then(|text| text.parse().ok()),
+            clock_us: clock_us
                 .filter(|clock_us| clock_us.unsigned_abs() < FARTHEST_CLOCK_US)
-                .ok_or_else(not_understood)?,
-            report_every_us: number(first, 15),
-            server_started_us: number(first, 17),
-            is_foreign: text(first, 2) == Some("foreign"),
-            mismatch: text(first, 2).and_then(Mismatch::read),
-            detail: text(first, 13).map(str::to_owned),
+                .ok_or(NOT_VALID)?,
+            report_every_us: first.number("report_every"),
+            server_started_us: first.number("server_started"),
+            is_foreign: first.text("outcome") == Some("foreign"),
+            mismatch: first.text("outcome").and_then(Mismatch::read),
+            detail: first.text("detail").map(str::to_owned),
             about: vec![],
         };
         if answer.is_foreign || answer.mismatch.is_some() {
             return Ok(answer);
         }
         for row in rows {
-            if let Some(at) = number(row, 0).and_then(|at| usize::try_from(at).ok()?.checked_sub(1)) {
-                answer.about.push((at, About::read(row).ok_or_else(not_understood)?));
+            let number = row.number("request").and_then(|number| usize::try_from(number).ok());
+            if let Some(at) = number.and_then(|number| number.checked_sub(1)) {
+                answer.about.push((at, About::read(row).ok_or(NOT_VALID)?));
             }
         }
         Ok(answer)
@@ -236,8 +213,8 @@ impl Answer {
 }
 
 impl About {
-    fn read(row: &Row) -> Option<About> {
-        let state = match text(row, 2)? {
+    fn read(row: &Reply) -> Option<About> {
+        let state = match row.text("outcome")? {
             "granted" | "noted" => SegmentState::Open,
             "unknown" => SegmentState::Unknown,
             "dropped" => SegmentState::Dropped,
@@ -250,27 +227,17 @@ impl About {
             "denied" => SegmentState::Denied,
             _ => return None,
         };
-        let granted = if text(row, 2) == Some("granted") {
-            Some(Granted::read(|at| self::text(row, at))?)
-        } else {
-            None
+        let granted = match row.text("outcome") {
+            Some("granted") => Some(Granted::read(row)?),
+            _ => None,
         };
-        let token = text(row, 14).filter(|token| token.len() <= LONGEST_TOKEN).map(str::to_owned);
         Some(About {
             state,
             granted,
-            max_value: number(row, 10),
-            token,
-            detail: text(row, 13).map(str::to_owned),
-            near: text(row, 16).map(str::to_owned),
+            max_value: row.number("max_value"),
+            token: row.token(LONGEST_TOKEN),
+            detail: row.text("detail").map(str::to_owned),
+            near: row.text("near").map(str::to_owned),
         })
     }
-}
-
-fn text(row: &Row, at: usize) -> Option<&str> {
-    row.get(at)?.as_deref()
-}
-
-fn number(row: &Row, at: usize) -> Option<i64> {
-    text(row, at)?.parse().ok()
 }

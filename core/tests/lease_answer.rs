@@ -1,10 +1,12 @@
 //! The registry's answers to requests for leases: only what a registry can say is accepted.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use snowflake_id_core::lease_answer::{Answer, COLUMNS, Terms};
+use snowflake_id_core::lease_answer::{Answer, Terms};
 use snowflake_id_core::lease_state::Outcome;
 use snowflake_id_core::protocol::Mismatch;
+use snowflake_id_core::reply::Reply;
 use snowflake_id_core::{Identity, Lease};
 
 const NOW_US: i64 = 1_795_000_000_000_000;
@@ -26,15 +28,10 @@ fn read(changes: &[(&str, Option<&str>)]) -> Result<Answer, String> {
         ("renew_every", "60000000"),
         ("token", "lease:0:7.abc"),
     ];
-    let names: Vec<_> = COLUMNS.split(", ").collect();
-    Answer::read(
-        |at| {
-            let change = changes.iter().find(|(name, _)| *name == names[at]);
-            let usual = usual.iter().find(|(name, _)| *name == names[at]).map(|(_, text)| *text);
-            change.map_or(usual, |(_, text)| *text)
-        },
-        NOW_US,
-    )
+    let mut columns: BTreeMap<_, _> = usual.map(|(name, text)| (name, Some(text))).into();
+    columns.extend(changes.iter().copied());
+    let columns = columns.into_iter().map(|(name, text)| (name, text.map(str::to_owned)));
+    Answer::read(&Reply::of(columns), NOW_US)
 }
 
 #[test]
@@ -100,7 +97,38 @@ fn settings_stay_in_their_limits() {
             read(&[("lease", Some(lease)), ("renew_every", Some(renew_every))]).unwrap().registry.unwrap();
         assert_eq!(registry.renew_every_us, every_us, "{lease} {renew_every}");
     }
-    let token = "x".repeat(401);
-    assert_eq!(read(&[("token", Some(&token))]).unwrap().token, None);
+    for token in ["x".repeat(401), "a\"b\u{7f}".into(), "a b".into(), "é".into()] {
+        assert_eq!(read(&[("token", Some(&token))]).unwrap().token, None, "{token}");
+    }
     assert!(read(&[("registry_id", None)]).unwrap().registry.is_none());
+}
+
+/// Each answer chooses the protocol of the next request.
+#[test]
+fn the_highest_protocol_that_both_know() {
+    let mut terms = Terms::default();
+    for (lowest, highest) in
+        [("1", "1"), ("0", "7"), ("2", "7"), ("0", "0"), ("7", "0"), ("-1", "x"), ("", "1")]
+    {
+        let answer = read(&[("lowest_protocol", Some(lowest)), ("highest_protocol", Some(highest))]).unwrap();
+        terms.note(&answer, NOW_US, 0);
+        assert_eq!(terms.protocol, 1, "{lowest} to {highest}");
+    }
+}
+
+/// What a registry may send instead of a row.
+#[test]
+fn rows() {
+    assert_eq!(
+        Reply::read(r#"{"later": {"a": [1]}, "is": true, "n": 9223372036854775807}"#).unwrap().number("n"),
+        Some(i64::MAX)
+    );
+    let long = format!(r#"{{"detail": "{}"}}"#, "x".repeat(8192));
+    let deep = format!(r#"{{"detail": {}"#, "[".repeat(4000));
+    for json in ["", "null", "[]", "1", r#"{"a": 1"#, r#"{"a": NaN}"#, long.as_str(), deep.as_str()] {
+        assert!(Reply::read(json).is_err(), "{json}");
+    }
+    for number in ["1.5", "1e3", "9223372036854775808", r#""""#, "null"] {
+        assert_eq!(Reply::read(&format!(r#"{{"n": {number}}}"#)).unwrap().number("n"), None, "{number}");
+    }
 }

@@ -18,12 +18,10 @@
 --     CREATE ROLE fleet;
 --     GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
 --     GRANT EXECUTE ON FUNCTION
---         snowflake_registry.acquire(uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]),
---         snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb),
---         snowflake_registry.take(uuid, jsonb, text) TO fleet;
+--         snowflake_registry.acquire, snowflake_registry.renew, snowflake_registry.take TO fleet;
 --
--- Programs that generate IDs themselves also need release(uuid, uuid, uuid, uuid, bigint, jsonb), with which a program
--- hands its worker ID back when it ends.
+-- Programs that generate IDs themselves also need release(), with which a program hands its worker ID back when it
+-- ends.
 --
 -- Create a separate login role for each server, because a role can change its own password and settings:
 --
@@ -122,7 +120,7 @@ COMMENT ON TABLE snowflake_registry.settings IS
     'other change as a restored dump';
 COMMENT ON COLUMN snowflake_registry.settings.registry_id IS 'identifier of the registry; preserved in dumps';
 COMMENT ON COLUMN snowflake_registry.settings.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
-COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'highest value that lease has ever had';
+COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'duration of the longest lease that may have been granted';
 COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'interval at which servers renew their leases';
 COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'lowest worker ID that the registry grants';
 COMMENT ON COLUMN snowflake_registry.settings.last_worker IS
@@ -176,9 +174,11 @@ CREATE TABLE snowflake_registry.lease (
     port int,
     layout text,
     version text,
+    protocol int NOT NULL DEFAULT 1,
     clock_offset interval,
     acquired_at timestamptz NOT NULL,
     renewed_at timestamptz NOT NULL,
+    is_renewed boolean NOT NULL DEFAULT true,
     grant_count bigint NOT NULL,
     is_reserved boolean NOT NULL DEFAULT false,
     used_until timestamptz,
@@ -199,6 +199,10 @@ COMMENT ON COLUMN snowflake_registry.lease.nonce IS
 COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'name of the server; the server reports all columns from node_name to clock_offset';
 COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
     'how far the server''s clock is ahead of the registry''s clock';
+COMMENT ON COLUMN snowflake_registry.lease.protocol IS
+    'protocol of the last request of the holder that was granted';
+COMMENT ON COLUMN snowflake_registry.lease.is_renewed IS
+    'true if the lease may have been renewed since the identity was granted: the holder has then received the grant';
 COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'number of times that the identity was granted';
 COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
     'true if the registry never grants the identity again, because a server keeps the identity permanently';
@@ -334,9 +338,24 @@ CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.signing_key
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment_privilege
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
+
+-- A quarantine must last as long as any lease that may have been granted. If none was granted yet, the value may decrease.
+CREATE FUNCTION snowflake_registry.keep_longest_lease() RETURNS trigger
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0) THEN
+        RAISE EXCEPTION 'the registry must not forget its longest lease'
+            USING ERRCODE = 'restrict_violation',
+                  DETAIL = 'A quarantine would end before all leases that were granted have ended.';
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.keep_longest_lease() IS
+    'trigger function: rejects a lower longest_lease if leases were granted';
 CREATE TRIGGER keep_longest_lease BEFORE UPDATE ON snowflake_registry.settings FOR EACH ROW
     WHEN (NEW.longest_lease < OLD.longest_lease)
-    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+    EXECUTE FUNCTION snowflake_registry.keep_longest_lease();
 CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.settings FOR EACH ROW
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.settings
@@ -385,6 +404,7 @@ BEGIN
                                 'snowflake_registry.segment'::regclass, 'snowflake_registry.signing_key'::regclass,
                                 'snowflake_registry.segment_privilege'::regclass)
           AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
+                               'snowflake_registry.keep_longest_lease()'::regprocedure,
                                'snowflake_registry.leave_out()'::regprocedure)
           AND guard.tgenabled <> 'A';
 END
@@ -458,9 +478,10 @@ IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
         'raises an error with instructions if the registry is dropped while it is in use';
 END IF;
 
--- The result of acquire(), renew() and release(). Because some arguments and result columns have the same names, the functions
--- cannot use RETURNS TABLE.
+-- The result of acquire(), renew() and release(). Callers read the columns by name, so later versions can add columns.
 CREATE TYPE snowflake_registry.answer AS (
+    lowest_protocol int,
+    highest_protocol int,
     outcome text,
     datacenter_id int,
     worker_id int,
@@ -477,7 +498,7 @@ CREATE TYPE snowflake_registry.answer AS (
 COMMENT ON TYPE snowflake_registry.answer IS
     'result of acquire(), renew() and release(); times are in microseconds of Unix time, and intervals in microseconds';
 
--- One element of argument requests of take(). Invalid values are omitted.
+-- One element of key "requests" of a request of take(). Invalid values are omitted.
 CREATE TYPE snowflake_registry.request AS (
     request int,
     name text,
@@ -493,6 +514,8 @@ CREATE TYPE snowflake_registry.request AS (
 COMMENT ON TYPE snowflake_registry.request IS 'request for numbers of one segment, in a call of take()';
 
 CREATE TYPE snowflake_registry.taken AS (
+    lowest_protocol int,
+    highest_protocol int,
     request int,
     name text,
     outcome text,
@@ -543,16 +566,22 @@ RETURN CASE WHEN node_name IS NULL THEN 'a server without a name' ELSE '"' || no
     || CASE WHEN host IS NULL THEN '' ELSE ' (' || host || coalesce(':' || port::text, '') || ')' END;
 COMMENT ON FUNCTION snowflake_registry.server_in_words(text, text, int) IS 'formats the name and the address of a server for messages';
 
+-- A control character must not start a new line in the log, or move the cursor of a terminal.
+CREATE FUNCTION snowflake_registry.printable(said text) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN regexp_replace(said COLLATE "C", '[[:cntrl:]]', '?', 'g');
+COMMENT ON FUNCTION snowflake_registry.printable(text) IS 'replaces control characters of a text by question marks';
+
 CREATE FUNCTION snowflake_registry.name_in_words(name text) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN '"' || regexp_replace(name COLLATE "C", '[[:cntrl:]]', '?', 'g') || '"';
+RETURN '"' || snowflake_registry.printable(name) || '"';
 COMMENT ON FUNCTION snowflake_registry.name_in_words(text) IS 'formats the name of a segment for messages';
 
 -- The facts that a server reports about itself are informational and may contain anything. Invalid values are omitted.
 -- Bodies of SECURITY DEFINER functions contain no backslashes, because a caller can change the meaning of backslashes.
 CREATE FUNCTION snowflake_registry.read_facts(
     facts jsonb, OUT node_name text, OUT host text, OUT port int, OUT layout text, OUT version text,
-    OUT clock_offset interval, OUT tokens jsonb
+    OUT clock_offset interval
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -564,10 +593,8 @@ BEGIN
         RETURN;
     END IF;
     FOR i IN 1 .. 4 LOOP
-        -- A control character must not start a new line in the log.
         IF jsonb_typeof(facts -> keys[i]) = 'string' THEN
-            texts[i] := left(facts ->> keys[i], lengths[i]);
-            texts[i] := nullif(regexp_replace(texts[i] COLLATE "C", '[[:cntrl:]]', '?', 'g'), '');
+            texts[i] := nullif(snowflake_registry.printable(left(facts ->> keys[i], lengths[i])), '');
         END IF;
     END LOOP;
     node_name := texts[1];
@@ -583,32 +610,132 @@ BEGIN
     IF facts ->> 'clock_offset' COLLATE "C" ~ '^-?[0-9]{1,15}$' THEN
         clock_offset := make_interval(secs => (facts ->> 'clock_offset')::float8 / 1000000);
     END IF;
-    tokens := facts -> 'tokens';
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_facts(jsonb) IS
     'extracts the facts that a server reports about itself; omits invalid values';
 
--- Each request contains the number of its protocol, and is answered in that protocol. A version that changes the meaning
--- of requests or answers raises "highest". It raises "lowest" only if it can no longer serve the older callers.
-CREATE FUNCTION snowflake_registry.refuse_protocol(protocol jsonb, OUT outcome text, OUT detail text)
-IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- Requests ----------------------------------------------------------------------------------------------
+
+-- acquire(), renew(), release() and take() have one argument, a JSON object, so that their signatures and therefore the
+-- GRANTs for them never change. Keys that are not known are ignored, because later versions of servers may send more,
+-- except inside "needs": an identity that does not fit the needs of a server must not be granted. A misspelled key must
+-- not change what a request means, so keys must be present if their absence would be dangerous.
+
+-- The lowest and the highest protocol that the registry knows. A version that changes the meaning of requests or answers
+-- raises the highest. It raises the lowest only if it can no longer serve the older callers, and its update script then
+-- calls require_protocol().
+CREATE FUNCTION snowflake_registry.protocols(OUT lowest int, OUT highest int)
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN (1, 1);
+COMMENT ON FUNCTION snowflake_registry.protocols() IS 'lowest and highest protocol that the registry knows';
+
+-- Checks the keys that have the same meaning in each protocol. If the registry does not know the protocol, the function
+-- returns the outcome of the answer, and the caller must read no other key than "tokens" and "lease_id".
+CREATE FUNCTION snowflake_registry.check_request(
+    request jsonb, OUT registry_id uuid, OUT protocol int, OUT outcome text, OUT detail text
+)
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    lowest CONSTANT int := 1;
-    highest CONSTANT int := 1;
-    -- A request without a number has protocol 1. A value that is not a number can only be that of a later version.
-    said CONSTANT text := coalesce(nullif(protocol::text, 'null'), '1');
-    number CONSTANT int := CASE WHEN said COLLATE "C" ~ '^[0-9]{1,9}$' THEN said::int ELSE 2147483647 END;
+    known record;
+    said CONSTANT text := nullif(request -> 'protocol', 'null')::text;
 BEGIN
-    IF number NOT BETWEEN lowest AND highest THEN
-        outcome := CASE WHEN number > highest THEN 'registry too old' ELSE 'caller too old' END;
+    IF jsonb_typeof(request) IS DISTINCT FROM 'object' THEN
+        RAISE EXCEPTION 'request must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF pg_column_size(request) > 1048576 THEN
+        RAISE EXCEPTION 'request is too large'
+            USING ERRCODE = 'program_limit_exceeded',
+                  DETAIL = format('The request has %s bytes, and the maximum is 1048576.', pg_column_size(request));
+    ELSIF said IS NULL OR NOT request ? 'registry' OR jsonb_typeof(request -> 'tokens') IS DISTINCT FROM 'array' THEN
+        RAISE EXCEPTION 'request must have keys "protocol", "registry" and "tokens"'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = 'The value of "registry" is the ID of a registry or null, and the value of "tokens" is an array.';
+    END IF;
+    SELECT * INTO known FROM snowflake_registry.protocols();
+    -- A value that is not a number can only be that of a later version. A string is quoted here.
+    protocol := CASE WHEN said COLLATE "C" ~ '^[0-9]{1,9}$' THEN said::int ELSE 2147483647 END;
+    registry_id := snowflake_registry.uuid_of(request, 'registry');
+    IF protocol NOT BETWEEN known.lowest AND known.highest THEN
+        outcome := CASE WHEN protocol > known.highest THEN 'registry too old' ELSE 'caller too old' END;
         detail := format('the request has protocol %s, and the registry knows protocols %s to %s',
-                         left(said, 20), lowest, highest);
+                         left(snowflake_registry.printable(said), 20), known.lowest, known.highest);
+    ELSIF registry_id IS NULL AND request ->> 'registry' IS NOT NULL THEN
+        RAISE EXCEPTION 'the value of key "registry" must be a UUID or null' USING ERRCODE = 'invalid_parameter_value';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.refuse_protocol(jsonb) IS
-    'tests whether the registry knows the protocol of a request; if not, returns the outcome of the answer';
+COMMENT ON FUNCTION snowflake_registry.check_request(jsonb) IS
+    'checks the keys that each request has, and tests whether the registry knows the protocol of the request';
+
+-- JSON has numbers of any size, and PostgreSQL rounds fractions silently.
+CREATE FUNCTION snowflake_registry.number_of(
+    object jsonb, key text, lowest bigint DEFAULT -9223372036854775808, highest bigint DEFAULT 9223372036854775807
+)
+RETURNS bigint
+IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    value CONSTANT jsonb := nullif(object -> key, 'null');
+    number CONSTANT numeric := CASE WHEN jsonb_typeof(value) = 'number' THEN value::numeric END;
+BEGIN
+    IF value IS NULL OR number = trunc(number) AND number BETWEEN lowest AND highest THEN
+        RETURN number;
+    END IF;
+    RAISE EXCEPTION 'invalid value for key "%": %', key, left(snowflake_registry.printable(value::text), 40)
+        USING ERRCODE = 'invalid_parameter_value',
+              DETAIL = format('The value must be an integer from %s to %s.', lowest, highest);
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.number_of(jsonb, text, bigint, bigint) IS
+    'integer with this key; NULL if the key is missing or null';
+
+CREATE FUNCTION snowflake_registry.uuid_of(object jsonb, key text) RETURNS uuid
+IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN CASE WHEN object ->> key COLLATE "C" ~ '^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$'
+                THEN (object ->> key)::uuid END;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.uuid_of(jsonb, text) IS 'UUID with this key; NULL if there is none';
+
+-- What a server needs of an identity. If a key is not known, "unknown" is its name.
+CREATE FUNCTION snowflake_registry.read_needs(
+    needs jsonb, OUT datacenter int, OUT pin int, OUT worker_limit bigint, OUT unwanted int[], OUT unknown text
+)
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    listed CONSTANT jsonb := coalesce(nullif(needs -> 'unwanted', 'null'), '[]');
+BEGIN
+    IF jsonb_typeof(needs) IS DISTINCT FROM 'object' THEN
+        RAISE EXCEPTION 'the value of key "needs" must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT min(key) INTO unknown
+    FROM jsonb_object_keys(needs) AS key WHERE key <> ALL ('{datacenter,pin,worker_limit,unwanted}');
+    IF unknown IS NOT NULL THEN
+        RETURN;
+    END IF;
+    datacenter := snowflake_registry.number_of(needs, 'datacenter', 0, 2147483647);
+    pin := snowflake_registry.number_of(needs, 'pin', 0, 2147483647);
+    worker_limit := snowflake_registry.number_of(needs, 'worker_limit', 0, 2147483648);
+    IF datacenter IS NULL OR worker_limit IS NULL THEN
+        RAISE EXCEPTION 'keys "datacenter" and "worker_limit" of "needs" must not be null'
+            USING ERRCODE = 'null_value_not_allowed';
+    ELSIF jsonb_typeof(listed) <> 'array' THEN
+        RAISE EXCEPTION 'the value of key "unwanted" must be an array' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF jsonb_array_length(listed) > 10000 THEN
+        -- The length is limited because other servers wait while the list is searched.
+        RAISE EXCEPTION 'too many unwanted worker IDs'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('The array has %s elements, and the maximum is 10000.', jsonb_array_length(listed));
+    END IF;
+    SELECT coalesce(array_agg(
+               snowflake_registry.number_of(jsonb_build_object('unwanted', element), 'unwanted', 0, 2147483647)), '{}')
+    INTO unwanted FROM jsonb_array_elements(listed) AS element;
+    IF array_position(unwanted, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'worker IDs of key "unwanted" must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.read_needs(jsonb) IS 'what a server needs of an identity';
 
 -- A managed service may deny access to these facts. In this case, the values are always NULL.
 CREATE FUNCTION snowflake_registry.place(
@@ -967,7 +1094,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.what_tokens_prove(jsonb) IS
     'reason to assume that commits were lost, if tokens prove grants that the registry has not recorded; otherwise NULL';
 
--- After a call of this function, the same tokens no longer prove a loss. The caller must hold the EXCLUSIVE lock.
+-- After a call of this function, the same tokens no longer prove a loss. The registry signs a lease when it is renewed, so
+-- each lease of a token counts as renewed. The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.learn_from_tokens(tokens jsonb, lease_id uuid) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -1006,7 +1134,7 @@ BEGIN
             ELSIF shown.granted_from = lease.granted_from AND shown.grant_count <= lease.grant_count
                   AND NOT coalesce(shown.grant_count = lease.grant_count
                                    AND shown.lease_mark <> snowflake_registry.mark_of(lease.lease_id), false) THEN
-                UPDATE snowflake_registry.lease AS known SET granted_until = shown.granted_until
+                UPDATE snowflake_registry.lease AS known SET granted_until = shown.granted_until, is_renewed = true
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id
                   AND known.granted_until < shown.granted_until;
             ELSIF shown.grant_count >= lease.grant_count
@@ -1021,7 +1149,7 @@ BEGIN
                     granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
                     granted_until = greatest(lease.granted_until, shown.granted_until),
-                    grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL,
+                    grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL, is_renewed = true,
                     lease_id = CASE WHEN shown.grant_count > lease.grant_count
                                          AND coalesce(lease.used_until, lease.granted_until) <= shown.granted_from
                                     THEN holder END
@@ -1169,7 +1297,7 @@ DECLARE
 BEGIN
     SELECT * INTO before FROM snowflake_registry.settings;
     after := snowflake_registry.after_restart(before);
-    IF after.counted_at IS DISTINCT FROM before.counted_at THEN
+    IF after IS DISTINCT FROM before THEN
         UPDATE snowflake_registry.settings
         SET waits = after.waits, counted_at = after.counted_at, is_proved = after.is_proved,
             is_witnessed = after.is_witnessed, is_restarted = after.is_restarted,
@@ -1316,39 +1444,46 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'makes DROP EXTENSION fail unless CASCADE is specified';
 
 -- Fills in the common columns of an answer, and refuses servers in cases that can be detected without a lock. If the
--- server is not refused, outcome is NULL.
+-- server is not refused, outcome is NULL. The clock of a holder that releases its lease does not matter.
 CREATE FUNCTION snowflake_registry.begin_answer(
-    registry_id uuid, clock bigint, round_trip bigint, protocol jsonb,
-    OUT answer snowflake_registry.answer, OUT clock_offset bigint
+    request jsonb, compares_clocks boolean,
+    OUT answer snowflake_registry.answer, OUT protocol int, OUT clock_offset bigint
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    checked CONSTANT record := snowflake_registry.check_request(request);
     known snowflake_registry.settings;
     furthest CONSTANT bigint := 60000000;
 BEGIN
     SELECT * INTO known FROM snowflake_registry.settings;
+    SELECT lowest, highest INTO answer.lowest_protocol, answer.highest_protocol FROM snowflake_registry.protocols();
     answer.registry_id := known.registry_id;
     answer.registry_clock := snowflake_registry.microseconds(statement_timestamp());
     answer.lease := snowflake_registry.microseconds(known.lease);
     answer.renew_every := snowflake_registry.microseconds(known.renew_every);
-    IF begin_answer.clock IS NOT NULL THEN
-        -- The bounds prevent an overflow of the sum.
-        clock_offset := greatest(least(begin_answer.clock, 4611686018427387904), -4611686018427387904)
-            - answer.registry_clock + greatest(least(begin_answer.round_trip, furthest), 0) / 2;
-    END IF;
-    SELECT * INTO answer.outcome, answer.detail FROM snowflake_registry.refuse_protocol(begin_answer.protocol);
+    answer.outcome := checked.outcome;
+    answer.detail := checked.detail;
+    protocol := checked.protocol;
     IF answer.outcome IS NOT NULL THEN
         RETURN;
-    ELSIF begin_answer.registry_id IS NOT NULL
-       AND begin_answer.registry_id IS DISTINCT FROM known.registry_id THEN
+    ELSIF checked.registry_id IS NOT NULL AND checked.registry_id IS DISTINCT FROM known.registry_id THEN
         answer.outcome := 'foreign';
         answer.detail := format('this registry is %s, not %s', coalesce(known.registry_id::text, 'a new one'),
-                                begin_answer.registry_id);
-    ELSIF clock_offset IS NULL OR abs(clock_offset) > furthest THEN
+                                checked.registry_id);
+        RETURN;
+    ELSIF NOT compares_clocks THEN
+        RETURN;
+    END IF;
+    -- The bounds prevent an overflow of the sum.
+    clock_offset := greatest(least(snowflake_registry.number_of(request, 'clock'), 4611686018427387904),
+                             -4611686018427387904)
+        - answer.registry_clock
+        + greatest(least(coalesce(snowflake_registry.number_of(request, 'round_trip'), 0), furthest), 0) / 2;
+    IF request ->> 'clock' IS NULL OR abs(clock_offset) > furthest THEN
         answer.outcome := 'clock';
         answer.detail := CASE
-            WHEN clock_offset IS NULL THEN 'the server did not report its clock'
+            WHEN request ->> 'clock' IS NULL THEN 'the server did not report its clock'
             ELSE format('the clock of the server is %s s %s the clock of the registry, and at most %s s are '
                         'accepted', abs(clock_offset) / 1000000,
                         CASE WHEN clock_offset < 0 THEN 'behind' ELSE 'ahead of' END, furthest / 1000000)
@@ -1356,23 +1491,22 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.begin_answer(uuid, bigint, bigint, jsonb) IS
+COMMENT ON FUNCTION snowflake_registry.begin_answer(jsonb, boolean) IS
     'starts an answer: fills in the common columns, and refuses a server with another protocol, registry or clock';
 
 -- Functions for servers -----------------------------------------------------------------------------------
 
-CREATE FUNCTION snowflake_registry.acquire(
-    registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, nonce uuid, facts jsonb,
-    datacenter_id int, pin int, worker_limit int, unwanted int[]
-)
-RETURNS snowflake_registry.answer
+CREATE FUNCTION snowflake_registry.acquire(request jsonb) RETURNS snowflake_registry.answer
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
+<<call>>
 DECLARE
     begun record;
     answer snowflake_registry.answer;
     said record;
-    refused CONSTANT int[] := coalesce(array_remove(acquire.unwanted, NULL), '{}');
+    needs record;
+    lease_id CONSTANT uuid := snowflake_registry.uuid_of(request, 'lease_id');
+    nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'nonce');
     registry snowflake_registry.settings;
     moment timestamptz;
     held snowflake_registry.lease;
@@ -1382,39 +1516,37 @@ DECLARE
     before record;
 BEGIN
     PERFORM snowflake_registry.begin_call();
-    IF acquire.lease_id IS NULL OR acquire.nonce IS NULL OR acquire.datacenter_id IS NULL THEN
-        RAISE EXCEPTION 'lease_id, nonce and datacenter_id must not be null'
-            USING ERRCODE = 'null_value_not_allowed';
-    ELSIF acquire.datacenter_id < 0 THEN
-        RAISE EXCEPTION 'datacenter ID % is negative', acquire.datacenter_id
-            USING ERRCODE = 'invalid_parameter_value';
-    ELSIF cardinality(refused) > 10000 THEN
-        -- The length is limited because other servers wait while the list is searched.
-        RAISE EXCEPTION 'too many unwanted worker IDs'
-            USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The list has %s elements, and the maximum is 10000.', cardinality(refused));
-    END IF;
-    SELECT * INTO said FROM snowflake_registry.read_facts(acquire.facts);
-    SELECT * INTO begun
-    FROM snowflake_registry.begin_answer(acquire.registry_id, acquire.clock, acquire.round_trip,
-                                         acquire.facts -> 'protocol');
+    SELECT * INTO begun FROM snowflake_registry.begin_answer(request, true);
     answer := begun.answer;
+    IF answer.outcome IS NULL THEN
+        IF lease_id IS NULL OR nonce IS NULL THEN
+            RAISE EXCEPTION 'the values of keys "lease_id" and "nonce" must be UUIDs'
+                USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+        SELECT * INTO needs FROM snowflake_registry.read_needs(request -> 'needs');
+        IF needs.unknown IS NOT NULL THEN
+            answer.outcome := 'registry too old';
+            answer.detail := format('the request needs "%s", which this registry does not know',
+                                    left(snowflake_registry.printable(needs.unknown), 40));
+        END IF;
+    END IF;
     IF answer.outcome IS NOT NULL THEN
         -- The tokens of a refused server also count.
-        PERFORM snowflake_registry.open_registry(false, said.tokens);
+        PERFORM snowflake_registry.open_registry(false, request -> 'tokens');
         RETURN answer;
     END IF;
+    SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
-    registry := snowflake_registry.open_registry(true, said.tokens, true);
+    registry := snowflake_registry.open_registry(true, request -> 'tokens', true);
     moment := clock_timestamp();
     lowest := registry.first_worker;
-    highest := least(registry.last_worker, acquire.worker_limit::bigint - 1);
+    highest := least(registry.last_worker, needs.worker_limit - 1);
 
     -- The answer to an earlier call may have been lost. Therefore, a repeated request gets the same answer. The row is
     -- written again so that the server waits for this commit.
-    SELECT * INTO held FROM snowflake_registry.lease AS lease WHERE lease.lease_id = acquire.lease_id;
+    SELECT * INTO held FROM snowflake_registry.lease AS lease WHERE lease.lease_id = call.lease_id;
     IF FOUND THEN
         -- After a quarantine, the nonce is not known. In this case, a renewed lease shows that the holder has received
         -- the first answer.
@@ -1423,22 +1555,22 @@ BEGIN
             answer.detail := format('worker ID %s was held under this lease, and the lease has been released',
                                     held.worker_id);
             RETURN answer;
-        ELSIF coalesce(held.nonce <> acquire.nonce, held.renewed_at > held.acquired_at) THEN
+        ELSIF coalesce(held.nonce <> call.nonce, held.is_renewed) THEN
             answer.outcome := 'twin';
             answer.detail := format('worker ID %s is held under this lease, and the lease has been renewed since',
                                     held.worker_id);
             RETURN answer;
         ELSIF held.granted_until > moment AND held.granted_until <= moment + interval '24 hours 1 minute'
-              AND held.datacenter_id = acquire.datacenter_id
-              AND held.worker_id = coalesce(acquire.pin, held.worker_id)
-              AND held.worker_id < coalesce(acquire.worker_limit::bigint, 2147483648)
-              AND held.worker_id <> ALL (refused) THEN
+              AND held.datacenter_id = needs.datacenter
+              AND held.worker_id = coalesce(needs.pin, held.worker_id)
+              AND held.worker_id < needs.worker_limit
+              AND held.worker_id <> ALL (needs.unwanted) THEN
             answer.outcome := 'granted';
-            -- renewed_at does not change, so that the lease still counts as not renewed. If the nonce is not known, it
-            -- remains NULL, because the last renewal may have been lost.
+            -- The lease still counts as not renewed. If the nonce is not known, it remains NULL, because the last renewal may
+            -- have been lost.
             UPDATE snowflake_registry.lease AS lease
             SET nonce = held.nonce
-            WHERE lease.lease_id = acquire.lease_id;
+            WHERE lease.lease_id = call.lease_id;
             answer.datacenter_id := held.datacenter_id;
             answer.worker_id := held.worker_id;
             answer.granted_from := snowflake_registry.microseconds(held.granted_from);
@@ -1448,7 +1580,7 @@ BEGIN
         -- The lease has ended, or does not match the request. No other server gets the rest of its range.
         UPDATE snowflake_registry.lease AS lease
         SET lease_id = NULL, nonce = NULL
-        WHERE lease.lease_id = acquire.lease_id;
+        WHERE lease.lease_id = call.lease_id;
     END IF;
 
     IF registry.registry_id IS NULL OR NOT registry.is_started THEN
@@ -1456,10 +1588,10 @@ BEGIN
         answer.detail := 'its administrator must call snowflake_registry.start_fleet(), or snowflake_registry.quarantine() if '
                          'servers may hold worker IDs from another registry';
         RETURN answer;
-    ELSIF acquire.datacenter_id > registry.last_datacenter THEN
+    ELSIF needs.datacenter > registry.last_datacenter THEN
         answer.outcome := 'taken';
         answer.detail := format('the registry grants worker IDs for datacenters 0 to %s, not for datacenter %s',
-                                registry.last_datacenter, acquire.datacenter_id);
+                                registry.last_datacenter, needs.datacenter);
         RETURN answer;
     END IF;
 
@@ -1486,7 +1618,7 @@ BEGIN
                         registry.nothing_before) AS free_from,
                lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved
         FROM snowflake_registry.lease AS lease
-        WHERE lease.datacenter_id = acquire.datacenter_id
+        WHERE lease.datacenter_id = needs.datacenter
     ),
     -- NOT IN with a subquery builds a hash table once. A search of the array for each candidate would take a second for
     -- the longest list, while all other calls wait.
@@ -1499,20 +1631,20 @@ BEGIN
                false AS was_its_own, NULL::timestamptz AS renewed_at, false AS is_reserved
         FROM (
             SELECT lowest AS worker_id
-            UNION ALL SELECT acquire.pin::bigint
+            UNION ALL SELECT needs.pin::bigint
             UNION ALL SELECT known.worker_id::bigint + 1 FROM known
-            UNION ALL SELECT element::bigint + 1 FROM unnest(refused) AS element
+            UNION ALL SELECT element::bigint + 1 FROM unnest(needs.unwanted) AS element
         ) AS candidate
         WHERE candidate.worker_id BETWEEN lowest AND highest
-          AND candidate.worker_id = coalesce(acquire.pin, candidate.worker_id)
-          AND candidate.worker_id NOT IN (SELECT element FROM unnest(refused) AS element)
+          AND candidate.worker_id = coalesce(needs.pin, candidate.worker_id)
+          AND candidate.worker_id NOT IN (SELECT element FROM unnest(needs.unwanted) AS element)
           AND candidate.worker_id NOT IN (SELECT known.worker_id FROM known)
     )
     SELECT * INTO free
     FROM (SELECT * FROM known UNION ALL SELECT * FROM never_given) AS candidate
     WHERE candidate.worker_id BETWEEN lowest AND highest
-      AND candidate.worker_id = coalesce(acquire.pin, candidate.worker_id)
-      AND candidate.worker_id NOT IN (SELECT element FROM unnest(refused) AS element) AND NOT candidate.is_reserved
+      AND candidate.worker_id = coalesce(needs.pin, candidate.worker_id)
+      AND candidate.worker_id NOT IN (SELECT element FROM unnest(needs.unwanted) AS element) AND NOT candidate.is_reserved
     ORDER BY CASE WHEN candidate.free_from > moment THEN candidate.free_from ELSE '-infinity' END,
              coalesce(candidate.was_its_own, false) DESC,
              CASE WHEN candidate.was_its_own THEN candidate.renewed_at END DESC NULLS LAST,
@@ -1523,10 +1655,9 @@ BEGIN
         answer.detail := format(
             '%s: the registry grants worker IDs %s to %s, worker IDs below %s fit the layout of the server, and the '
             'server has excluded %s',
-            CASE WHEN acquire.pin IS NULL THEN 'there is no worker ID for this server'
-                 ELSE format('this server cannot have worker ID %s', acquire.pin) END,
-            lowest, registry.last_worker, coalesce(acquire.worker_limit::text, '2147483648'),
-            cardinality(refused));
+            CASE WHEN needs.pin IS NULL THEN 'there is no worker ID for this server'
+                 ELSE format('this server cannot have worker ID %s', needs.pin) END,
+            lowest, registry.last_worker, needs.worker_limit, cardinality(needs.unwanted));
         RETURN answer;
     ELSIF free.free_from > moment THEN
         answer.outcome := 'taken';
@@ -1536,8 +1667,8 @@ BEGIN
                 format('the registry grants no range that starts before %s, and its clock shows %s',
                        snowflake_registry.in_words(registry.nothing_before),
                        snowflake_registry.in_words(moment))
-            WHEN acquire.pin IS NOT NULL THEN
-                format('worker ID %s is taken until %s', acquire.pin,
+            WHEN needs.pin IS NOT NULL THEN
+                format('worker ID %s is taken until %s', needs.pin,
                        snowflake_registry.in_words(free.free_from))
             ELSE format('all worker IDs are taken, and worker ID %s will be free first, at %s', free.worker_id,
                         snowflake_registry.in_words(free.free_from))
@@ -1547,41 +1678,39 @@ BEGIN
 
     SELECT lease.node_name, lease.host, lease.port INTO before
     FROM snowflake_registry.lease AS lease
-    WHERE lease.datacenter_id = acquire.datacenter_id AND lease.worker_id = free.worker_id;
+    WHERE lease.datacenter_id = needs.datacenter AND lease.worker_id = free.worker_id;
     INSERT INTO snowflake_registry.lease AS lease (
         datacenter_id, worker_id, granted_from, granted_until, lease_id, nonce, node_name, host, port, layout,
-        version, clock_offset, acquired_at, renewed_at, grant_count
+        version, protocol, clock_offset, acquired_at, renewed_at, is_renewed, grant_count
     )
     VALUES (
-        acquire.datacenter_id, free.worker_id, free.free_from, moment + registry.lease, acquire.lease_id,
-        acquire.nonce, said.node_name, said.host, said.port, said.layout, said.version, said.clock_offset,
-        moment, moment, 1
+        needs.datacenter, free.worker_id, free.free_from, moment + registry.lease, call.lease_id,
+        call.nonce, said.node_name, said.host, said.port, said.layout, said.version, begun.protocol,
+        said.clock_offset, moment, moment, false, 1
     )
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE
     SET granted_from = excluded.granted_from, granted_until = excluded.granted_until,
         lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
         host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
-        clock_offset = excluded.clock_offset, acquired_at = excluded.acquired_at,
-        renewed_at = excluded.renewed_at, grant_count = lease.grant_count + 1, used_until = NULL;
+        protocol = excluded.protocol, clock_offset = excluded.clock_offset, acquired_at = excluded.acquired_at,
+        renewed_at = excluded.renewed_at, is_renewed = false, grant_count = lease.grant_count + 1, used_until = NULL;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
     RAISE LOG 'snowflake_id_registry: granted worker ID % (datacenter %) to %, from % to %; the previous holder is %',
-        free.worker_id, acquire.datacenter_id,
+        free.worker_id, needs.datacenter,
         snowflake_registry.server_in_words(said.node_name, said.host, said.port),
         snowflake_registry.in_words(free.free_from), snowflake_registry.in_words(moment + registry.lease),
         CASE WHEN before IS NULL THEN 'not known'
              ELSE snowflake_registry.server_in_words(before.node_name, before.host, before.port) END;
     answer.outcome := 'granted';
-    answer.datacenter_id := acquire.datacenter_id;
+    answer.datacenter_id := needs.datacenter;
     answer.worker_id := free.worker_id;
     answer.granted_from := snowflake_registry.microseconds(free.free_from);
     answer.granted_until := snowflake_registry.microseconds(moment + registry.lease);
     RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.acquire(
-    uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]
-) IS
+COMMENT ON FUNCTION snowflake_registry.acquire(jsonb) IS
     'grants an identity that no other server holds, or returns the time at which an identity will be free';
 
 -- A copy of the holder may be running that does not know of the release.
@@ -1602,49 +1731,48 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.is_range_released(uuid, jsonb) IS
     'tests whether a token of this lease belongs to a range that was released, and that overlaps the current range';
 
-CREATE FUNCTION snowflake_registry.renew(
-    registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, last_nonce uuid,
-    next_nonce uuid, facts jsonb
-)
-RETURNS snowflake_registry.answer
+CREATE FUNCTION snowflake_registry.renew(request jsonb) RETURNS snowflake_registry.answer
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
+<<call>>
 DECLARE
     begun record;
     answer snowflake_registry.answer;
     said record;
+    lease_id CONSTANT uuid := snowflake_registry.uuid_of(request, 'lease_id');
+    last_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'last_nonce');
+    next_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'next_nonce');
     registry snowflake_registry.settings;
     moment timestamptz;
     held snowflake_registry.lease;
 BEGIN
     PERFORM snowflake_registry.begin_call();
-    IF renew.lease_id IS NULL OR renew.next_nonce IS NULL THEN
-        RAISE EXCEPTION 'lease_id and next_nonce must not be null' USING ERRCODE = 'null_value_not_allowed';
-    END IF;
-    SELECT * INTO said FROM snowflake_registry.read_facts(renew.facts);
-    SELECT * INTO begun
-    FROM snowflake_registry.begin_answer(renew.registry_id, renew.clock, renew.round_trip,
-                                         renew.facts -> 'protocol');
+    SELECT * INTO begun FROM snowflake_registry.begin_answer(request, true);
     answer := begun.answer;
+    IF answer.outcome IS NULL AND (lease_id IS NULL OR last_nonce IS NULL OR next_nonce IS NULL) THEN
+        RAISE EXCEPTION 'the values of keys "lease_id", "last_nonce" and "next_nonce" must be UUIDs'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
     -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because
     -- the transaction has not yet committed what the old token proves.
-    IF snowflake_registry.what_tokens_prove(said.tokens) IS NULL THEN
-        answer.token := snowflake_registry.token_of_lease(renew.lease_id);
+    IF snowflake_registry.what_tokens_prove(request -> 'tokens') IS NULL THEN
+        answer.token := snowflake_registry.token_of_lease(call.lease_id);
     END IF;
-    registry := snowflake_registry.open_registry(false, said.tokens, answer.outcome IS NULL,
-                                                 renew.lease_id);
+    registry := snowflake_registry.open_registry(false, request -> 'tokens', answer.outcome IS NULL,
+                                                 call.lease_id);
     -- The tokens of a refused server also count.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
     END IF;
     -- Concurrent renewals of the same lease are serialized, and the second one sees the changes of the first one.
     SELECT * INTO held
-    FROM snowflake_registry.lease AS lease WHERE lease.lease_id = renew.lease_id FOR UPDATE;
+    FROM snowflake_registry.lease AS lease WHERE lease.lease_id = call.lease_id FOR UPDATE;
     IF NOT FOUND THEN
-        IF snowflake_registry.is_range_released(renew.lease_id, said.tokens) THEN
+        IF snowflake_registry.is_range_released(call.lease_id, request -> 'tokens') THEN
             -- The caller must not continue to the end of its lease, because the next range has started before that.
             answer.outcome := 'twin';
             answer.detail := 'another process has released this lease';
@@ -1661,7 +1789,7 @@ BEGIN
         answer.detail := 'another process has released this lease';
         RETURN answer;
     ELSIF held.nonce IS NOT NULL AND registry.server_started = pg_postmaster_start_time()
-       AND NOT coalesce(held.nonce = renew.last_nonce OR held.nonce = renew.next_nonce, false) THEN
+       AND NOT coalesce(held.nonce = call.last_nonce OR held.nonce = call.next_nonce, false) THEN
         RAISE LOG 'snowflake_id_registry: two servers hold worker ID % (datacenter %) under the same lease',
             held.worker_id, held.datacenter_id
             USING DETAIL = format('The registry refused a renewal by %s. One server may be a copy of the other.',
@@ -1704,15 +1832,17 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.lease AS lease
     SET granted_until = greatest(lease.granted_until, least(moment + registry.lease, registry.frozen_until)),
-        nonce = renew.next_nonce,
+        nonce = call.next_nonce,
         node_name = coalesce(said.node_name, lease.node_name),
         host = coalesce(said.host, lease.host),
         port = coalesce(said.port, lease.port),
         layout = coalesce(said.layout, lease.layout),
         version = coalesce(said.version, lease.version),
+        protocol = begun.protocol,
         clock_offset = said.clock_offset,
-        renewed_at = moment
-    WHERE lease.lease_id = renew.lease_id
+        renewed_at = moment,
+        is_renewed = true
+    WHERE lease.lease_id = call.lease_id
     RETURNING lease.* INTO held;
     answer.outcome := 'granted';
     IF isfinite(registry.frozen_until) THEN
@@ -1726,47 +1856,48 @@ BEGIN
     RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb) IS
+COMMENT ON FUNCTION snowflake_registry.renew(jsonb) IS
     'renews the lease of a server';
 
 -- Release -----------------------------------------------------------------------------------------------
 
 -- The holder has stopped and hands the rest of its range back. granted_until does not change, because tokens contain
 -- it: only the start of the next range moves. A lost release does no harm, so it is not counted in serial.
-CREATE FUNCTION snowflake_registry.release(
-    registry_id uuid, lease_id uuid, last_nonce uuid, next_nonce uuid, used_until bigint, facts jsonb
-)
-RETURNS snowflake_registry.answer
+CREATE FUNCTION snowflake_registry.release(request jsonb) RETURNS snowflake_registry.answer
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
+<<call>>
 DECLARE
     answer snowflake_registry.answer;
-    said record;
+    lease_id CONSTANT uuid := snowflake_registry.uuid_of(request, 'lease_id');
+    last_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'last_nonce');
+    next_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'next_nonce');
+    used_until bigint;
     held snowflake_registry.lease;
     registry snowflake_registry.settings;
 BEGIN
     PERFORM snowflake_registry.begin_call();
-    IF release.lease_id IS NULL OR release.next_nonce IS NULL THEN
-        RAISE EXCEPTION 'lease_id and next_nonce must not be null' USING ERRCODE = 'null_value_not_allowed';
+    answer := (snowflake_registry.begin_answer(request, false)).answer;
+    IF answer.outcome IS NULL THEN
+        IF lease_id IS NULL OR last_nonce IS NULL OR next_nonce IS NULL THEN
+            RAISE EXCEPTION 'the values of keys "lease_id", "last_nonce" and "next_nonce" must be UUIDs'
+                USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+        used_until := snowflake_registry.number_of(request, 'used_until');
     END IF;
-    SELECT * INTO said FROM snowflake_registry.read_facts(release.facts);
-    -- The clock of the holder does not matter.
-    answer := (snowflake_registry.begin_answer(
-        release.registry_id, snowflake_registry.microseconds(statement_timestamp()), 0,
-        release.facts -> 'protocol')).answer;
-    registry := snowflake_registry.open_registry(false, said.tokens, false, release.lease_id);
+    registry := snowflake_registry.open_registry(false, request -> 'tokens', false, call.lease_id);
     -- The tokens of a refused holder also count.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
     END IF;
     SELECT * INTO held
-    FROM snowflake_registry.lease AS lease WHERE lease.lease_id = release.lease_id FOR UPDATE;
+    FROM snowflake_registry.lease AS lease WHERE lease.lease_id = call.lease_id FOR UPDATE;
     IF NOT FOUND THEN
         answer.outcome := 'unknown';
         answer.detail := 'no worker ID is held under this lease, so there is nothing to release';
         RETURN answer;
     ELSIF held.nonce IS NOT NULL
-          AND NOT coalesce(held.nonce = release.last_nonce OR held.nonce = release.next_nonce, false) THEN
+          AND NOT coalesce(held.nonce = call.last_nonce OR held.nonce = call.next_nonce, false) THEN
         answer.outcome := 'twin';
         answer.detail := format('worker ID %s was renewed under the same lease by another server, last at %s',
                                 held.worker_id, snowflake_registry.in_words(held.renewed_at));
@@ -1781,12 +1912,12 @@ BEGIN
         -- The past is never handed back, even if the holder says that it used nothing: no later holder needs it. NULL
         -- means that the holder does not know what it has used. No two ranges of an identity have the same start.
         held.used_until := least(held.granted_until, greatest(held.granted_from + interval '1 microsecond', CASE
-            WHEN release.used_until IS NULL THEN held.granted_until
+            WHEN call.used_until IS NULL THEN held.granted_until
             ELSE greatest(clock_timestamp(), timestamptz '1970-01-01 00:00:00+00' + interval '1 microsecond'
-                * least(greatest(release.used_until, 0), snowflake_registry.microseconds(held.granted_until))) END));
+                * least(greatest(call.used_until, 0), snowflake_registry.microseconds(held.granted_until))) END));
         UPDATE snowflake_registry.lease AS lease
         SET used_until = held.used_until, released_until = lease.granted_until
-        WHERE lease.lease_id = release.lease_id;
+        WHERE lease.lease_id = call.lease_id;
         RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) was released by %',
             held.worker_id, held.datacenter_id,
             snowflake_registry.server_in_words(held.node_name, held.host, held.port)
@@ -1796,7 +1927,7 @@ BEGIN
         -- The answer to an earlier call may have been lost. The row is written again so that the holder waits for this
         -- commit.
         UPDATE snowflake_registry.lease AS lease
-        SET used_until = held.used_until WHERE lease.lease_id = release.lease_id;
+        SET used_until = held.used_until WHERE lease.lease_id = call.lease_id;
     END IF;
     answer.outcome := 'released';
     answer.datacenter_id := held.datacenter_id;
@@ -1805,7 +1936,7 @@ BEGIN
     RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.release(uuid, uuid, uuid, uuid, bigint, jsonb) IS
+COMMENT ON FUNCTION snowflake_registry.release(jsonb) IS
     'releases the lease of a holder that has stopped, so that another server can get the rest of its range';
 
 -- Segments: computation of numbers -----------------------------------------------------------------------
@@ -2365,21 +2496,22 @@ COMMENT ON FUNCTION snowflake_registry.grant_all_segments(regrole) IS
     'ends the limits of a role, which may then take numbers of all segments if it may call take()';
 
 -- Locks are acquired in this order: first table settings, then the rows of the segments in the order of their names.
-CREATE FUNCTION snowflake_registry.take_ranges(
-    registry_id uuid, requests jsonb, node_name text, is_local boolean
-)
+CREATE FUNCTION snowflake_registry.take_ranges(request jsonb, is_local boolean)
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
+<<call>>
 DECLARE
     about snowflake_registry.taken;
     answer snowflake_registry.taken;
+    checked record;
     asked snowflake_registry.request;
+    requests CONSTANT jsonb := request -> 'requests';
     registry snowflake_registry.settings;
     loss text;
     said record;
     tokens jsonb;
-    evidence jsonb;
+    evidence CONSTANT jsonb := request -> 'tokens';
     -- The registry's own server is not limited, because all its roles share its numbers.
     is_limited CONSTANT boolean := NOT is_local AND snowflake_registry.is_limited();
     is_answered boolean := false;
@@ -2390,39 +2522,27 @@ BEGIN
         -- deadlock_timeout, so that a deadlock with DROP EXTENSION ends this call rather than DROP EXTENSION.
         PERFORM set_config('lock_timeout', '500ms', true);
     END IF;
-    IF coalesce(jsonb_typeof(take_ranges.requests), 'null') <> 'array' THEN
-        RAISE EXCEPTION 'requests must be a JSON array' USING ERRCODE = 'invalid_parameter_value';
-    ELSIF jsonb_array_length(take_ranges.requests) > 64 THEN
-        RAISE EXCEPTION 'too many requests'
-            USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The array has %s elements, and the maximum is 64.',
-                                  jsonb_array_length(take_ranges.requests));
-    END IF;
+    SELECT * INTO checked FROM snowflake_registry.check_request(request);
+    SELECT lowest, highest INTO about.lowest_protocol, about.highest_protocol FROM snowflake_registry.protocols();
     SELECT settings.registry_id, snowflake_registry.microseconds(settings.renew_every)
     INTO about.registry_id, about.report_every
     FROM snowflake_registry.settings AS settings;
     about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
     about.server_started := snowflake_registry.microseconds(pg_postmaster_start_time());
-    -- The number of tokens is limited, because other servers wait while they are read.
-    SELECT jsonb_agg(shown.token) INTO evidence
-    FROM (
-        SELECT token
-        FROM jsonb_array_elements(take_ranges.requests) AS element,
-             LATERAL jsonb_array_elements(CASE WHEN jsonb_typeof(element -> 'tokens') = 'array'
-                                               THEN element -> 'tokens' ELSE '[]' END) AS token
-        WHERE jsonb_typeof(token) = 'string'
-        LIMIT 64
-    ) AS shown;
-    SELECT refused.outcome, refused.detail INTO about.outcome, about.detail
-    FROM jsonb_array_elements(take_ranges.requests) AS element,
-         LATERAL snowflake_registry.refuse_protocol(element -> 'protocol') AS refused
-    WHERE refused.outcome IS NOT NULL
-    LIMIT 1;
-    IF about.outcome IS NULL AND take_ranges.registry_id IS NOT NULL
-       AND take_ranges.registry_id IS DISTINCT FROM about.registry_id THEN
-        about.outcome := 'foreign';
-        about.detail := format('this registry is %s, not %s', coalesce(about.registry_id::text, 'a new one'),
-                               take_ranges.registry_id);
+    about.outcome := checked.outcome;
+    about.detail := checked.detail;
+    IF about.outcome IS NULL THEN
+        IF coalesce(jsonb_typeof(requests), 'null') <> 'array' THEN
+            RAISE EXCEPTION 'the value of key "requests" must be an array' USING ERRCODE = 'invalid_parameter_value';
+        ELSIF jsonb_array_length(requests) > 64 THEN
+            RAISE EXCEPTION 'too many requests'
+                USING ERRCODE = 'invalid_parameter_value',
+                      DETAIL = format('The array has %s elements, and the maximum is 64.', jsonb_array_length(requests));
+        ELSIF checked.registry_id IS NOT NULL AND checked.registry_id IS DISTINCT FROM about.registry_id THEN
+            about.outcome := 'foreign';
+            about.detail := format('this registry is %s, not %s', coalesce(about.registry_id::text, 'a new one'),
+                                   checked.registry_id);
+        END IF;
     END IF;
     IF about.outcome IS NOT NULL THEN
         -- The tokens of a refused server also count.
@@ -2434,31 +2554,30 @@ BEGIN
     -- As in renew(), a server that proves a loss gets no new tokens.
     IF snowflake_registry.what_tokens_prove(evidence) IS NULL THEN
         SELECT jsonb_object_agg(asked_for.name, snowflake_registry.token_of_segment(asked_for.name)) INTO tokens
-        FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(take_ranges.requests) AS element)
+        FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(call.requests) AS element)
             AS asked_for
         WHERE asked_for.name IS NOT NULL;
     END IF;
 
     -- As in open_registry(), this check before the lock avoids a lock upgrade.
-    loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
+    loss := snowflake_registry.lost_numbers(checked.registry_id, call.requests, is_local);
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL, evidence,
         -- Without a fleet there is no floor, so the quarantine can end although the server does not report its clock.
         NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings));
     IF loss IS NOT NULL THEN
-        loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
+        loss := snowflake_registry.lost_numbers(checked.registry_id, call.requests, is_local);
     END IF;
     IF loss IS NOT NULL THEN
         PERFORM snowflake_registry.enter_quarantine(loss);
         SELECT * INTO registry FROM snowflake_registry.settings;
     END IF;
-    SELECT * INTO said
-    FROM snowflake_registry.read_facts(jsonb_build_object('node_name', take_ranges.node_name));
+    SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
 
     FOR asked IN
         SELECT one.*
-        FROM jsonb_array_elements(take_ranges.requests) WITH ORDINALITY AS element (value, ordinal),
-             LATERAL snowflake_registry.read_request(element.ordinal, element.value, take_ranges.registry_id)
+        FROM jsonb_array_elements(call.requests) WITH ORDINALITY AS element (value, ordinal),
+             LATERAL snowflake_registry.read_request(element.ordinal, element.value, checked.registry_id)
                  AS one
         ORDER BY one.name COLLATE "C", element.ordinal
     LOOP
@@ -2501,6 +2620,8 @@ BEGIN
                 answer.near := CASE WHEN snowflake_registry.is_granted(answer.near) THEN answer.near END;
             END IF;
         END IF;
+        answer.lowest_protocol := about.lowest_protocol;
+        answer.highest_protocol := about.highest_protocol;
         answer.request := asked.request;
         answer.name := asked.name;
         answer.registry_id := about.registry_id;
@@ -2518,11 +2639,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take_ranges(uuid, jsonb, text, boolean) IS
+COMMENT ON FUNCTION snowflake_registry.take_ranges(jsonb, boolean) IS
     'common implementation of take() and take_local()';
 
-CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
-RETURNS SETOF snowflake_registry.taken
+CREATE FUNCTION snowflake_registry.take(request jsonb) RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- The owner and superusers can call functions without a GRANT. Such calls are rejected, because serves_others()
@@ -2533,26 +2653,23 @@ BEGIN
                   DETAIL = 'EXECUTE on this function has not been granted to any role. A registry that serves only its own '
                            'server does not wait for other servers when it may have lost commits.',
                   HINT = 'Create a role for the servers, and grant the privilege to the role: GRANT EXECUTE ON FUNCTION '
-                         'snowflake_registry.take(uuid, jsonb, text) TO ...;';
+                         'snowflake_registry.take TO ...;';
     END IF;
-    RETURN QUERY
-        SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, false);
+    RETURN QUERY SELECT * FROM snowflake_registry.take_ranges(request, false);
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
+COMMENT ON FUNCTION snowflake_registry.take(jsonb) IS
     'grants ranges of numbers to a server';
 
 -- This is a separate function, because a server that connects can claim anything about itself. Never grant EXECUTE on
 -- this function.
-CREATE FUNCTION snowflake_registry.take_local(registry_id uuid, requests jsonb, node_name text)
-RETURNS SETOF snowflake_registry.taken
+CREATE FUNCTION snowflake_registry.take_local(request jsonb) RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RETURN QUERY
-        SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, true);
+    RETURN QUERY SELECT * FROM snowflake_registry.take_ranges(request, true);
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take_local(uuid, jsonb, text) IS
+COMMENT ON FUNCTION snowflake_registry.take_local(jsonb) IS
     'same as take(), for the registry''s own server';
 
 -- The registry does not know which server took numbers in a lost commit. Therefore, every server that is allowed to
@@ -2564,7 +2681,7 @@ BEGIN
         SELECT
         FROM pg_proc AS function,
              LATERAL aclexplode(coalesce(function.proacl, acldefault('f', function.proowner))) AS acl
-        WHERE function.oid = 'snowflake_registry.take(uuid, jsonb, text)'::regprocedure
+        WHERE function.oid = 'snowflake_registry.take(jsonb)'::regprocedure
           AND acl.grantee <> function.proowner
     );
 END
@@ -2634,9 +2751,10 @@ BEGIN
                       THEN 'If the registry is in quarantine and no commits were lost: SELECT snowflake_registry.end_quarantine();'
                       ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
     END IF;
-    UPDATE snowflake_registry.settings
+    UPDATE snowflake_registry.settings AS settings
     -- A quarantine continues. The floor never decreases.
     SET nothing_before = greatest(nothing_before, clock_timestamp(), start_fleet.not_before),
+        longest_lease = CASE WHEN waits <= '0' THEN settings.lease ELSE longest_lease END,
         is_started = true;
     PERFORM snowflake_registry.sign_settings();
     PERFORM snowflake_registry.guard_fleet();
@@ -2893,8 +3011,12 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.settings
     SET lease = new_lease,
-        -- A quarantine must last as long as any lease that was ever granted.
-        longest_lease = greatest(longest_lease, new_lease),
+        -- A quarantine must last as long as any lease that may have been granted. In a registry that was not started, or
+        -- that is in quarantine, another registry or a lost commit may have granted longer leases.
+        longest_lease = CASE
+            WHEN is_started AND waits <= '0'
+                 AND NOT EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0)
+            THEN new_lease ELSE greatest(longest_lease, new_lease) END,
         renew_every = new_renewal,
         first_worker = new_first,
         last_worker = new_last,
@@ -2914,6 +3036,33 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, boolean, int, boolean) IS
     'changes the specified settings of the registry; servers receive them with their next renewal';
+
+-- A version that no longer knows a protocol calls this function in its update script, before it changes anything else.
+CREATE FUNCTION snowflake_registry.require_protocol(lowest int) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    older record;
+BEGIN
+    IF require_protocol.lowest IS NULL THEN
+        RAISE EXCEPTION 'lowest must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    PERFORM snowflake_registry.begin_request();
+    SELECT count(*) AS leases, max(coalesce(used_until, granted_until)) AS until INTO older
+    FROM snowflake_registry.lease
+    WHERE protocol < require_protocol.lowest AND coalesce(used_until, granted_until) > clock_timestamp();
+    IF older.leases > 0 THEN
+        RAISE EXCEPTION 'servers of the fleet still use a protocol below %', require_protocol.lowest
+            USING ERRCODE = 'object_in_use',
+                  DETAIL = format('Number of leases that have not ended: %s. The last one ends at %s.', older.leases,
+                                  snowflake_registry.in_words(older.until)),
+                  HINT = format('To list the servers: SELECT node_name, host, version FROM snowflake_registry.fleet '
+                                'WHERE protocol < %s; Install the newer version of snowflake_id on these servers first.',
+                                require_protocol.lowest);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.require_protocol(int) IS
+    'raises an error if a server of the fleet still uses a lower protocol';
 
 -- Segments: functions for administrators -----------------------------------------------------------------
 
@@ -3334,6 +3483,7 @@ CREATE VIEW snowflake_registry.status AS
                                        'snowflake_registry.signing_key'::regclass,
                                        'snowflake_registry.segment_privilege'::regclass)
                  AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
+                                      'snowflake_registry.keep_longest_lease()'::regprocedure,
                                       'snowflake_registry.leave_out()'::regprocedure)
                  AND guard.tgenabled <> 'A'
            ) AS is_guarded
@@ -3346,7 +3496,7 @@ COMMENT ON COLUMN snowflake_registry.status.quarantine_until IS
     'end of the quarantine, before which no new worker ID is granted; NULL if there is no quarantine';
 COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'number of leases that have not ended and were not released';
 COMMENT ON COLUMN snowflake_registry.status.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
-COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'highest value that lease has ever had';
+COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'duration of the longest lease that may have been granted';
 COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'interval at which servers renew their leases';
 COMMENT ON COLUMN snowflake_registry.status.first_worker IS 'lowest worker ID that the registry grants';
 COMMENT ON COLUMN snowflake_registry.status.last_worker IS
@@ -3378,7 +3528,7 @@ CREATE VIEW snowflake_registry.fleet AS
                 WHEN lease.is_reserved THEN 'reserved'
                 ELSE CASE WHEN lease.lease_id IS NULL OR lease.used_until IS NOT NULL THEN 'free' ELSE 'lapsed' END
            END AS state,
-           lease.node_name, lease.host, lease.port, lease.layout, lease.version,
+           lease.node_name, lease.host, lease.port, lease.layout, lease.version, lease.protocol,
            lease.acquired_at, lease.renewed_at, lease.granted_from, lease.granted_until,
            greatest(coalesce(lease.used_until, lease.granted_until) - statement_timestamp(), interval '0') AS time_left,
            lease.clock_offset, lease.grant_count,
@@ -3397,6 +3547,7 @@ COMMENT ON COLUMN snowflake_registry.fleet.host IS 'host of the server';
 COMMENT ON COLUMN snowflake_registry.fleet.port IS 'port of the server';
 COMMENT ON COLUMN snowflake_registry.fleet.layout IS 'layout of the server: the name of a preset, or the definition of the layout';
 COMMENT ON COLUMN snowflake_registry.fleet.version IS 'version of snowflake_id on the server';
+COMMENT ON COLUMN snowflake_registry.fleet.protocol IS 'protocol in which the server calls the registry';
 COMMENT ON COLUMN snowflake_registry.fleet.acquired_at IS 'time at which the server acquired the identity';
 COMMENT ON COLUMN snowflake_registry.fleet.renewed_at IS 'time of the last renewal';
 COMMENT ON COLUMN snowflake_registry.fleet.granted_from IS 'start of the last granted range: the holder issues no ID with an earlier time';

@@ -9,9 +9,12 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use snowflake_id_core::lease_call::Call;
+use snowflake_id_core::reply::Reply;
+
 use super::connecting::{self, Progress};
 use crate::pg::helper::Helper;
-use crate::pg::libpq::{Connection, Problem, Rejection, Row, StatementError};
+use crate::pg::libpq::{Connection, Problem, Rejection, StatementError};
 use crate::pg::wait::{Interest, wait, wait_for_socket};
 use crate::shared::stuck::{self, stuck};
 use crate::wait_event::WaitEvent;
@@ -145,30 +148,26 @@ fn wait_until(connection: &Connection, interest: Interest, deadline: Instant) {
     wait_for_socket(connection.socket(), interest, left, WaitEvent::Registry.number());
 }
 
-/// Sends a query, and returns the single row of its result.
-pub fn ask(
-    connection: &mut Connection,
-    query: &CStr,
-    parameters: &[Option<CString>],
-    keep_waiting: KeepWaiting,
-) -> Result<Row, NoAnswer> {
-    let mut rows = ask_for_rows(connection, query, parameters, keep_waiting)?;
+/// Calls a function of the registry, and returns the single row of its result.
+pub fn ask(connection: &mut Connection, call: &Call, keep_waiting: KeepWaiting) -> Result<Reply, NoAnswer> {
+    let mut rows = ask_for_rows(connection, call, keep_waiting)?;
     match (rows.pop(), rows.is_empty()) {
         (Some(row), true) => Ok(row),
         _ => Err("the registry did not reply with exactly one row".to_owned().into()),
     }
 }
 
-/// Sends a query, and returns all rows of its result. A result with a warning is treated as an error, because
-/// the registry's commit may not have reached its standby.
+/// Calls a function of the registry, and returns all rows of its result. A result with a warning is treated as an error,
+/// because the registry's commit may not have reached its standby.
 pub fn ask_for_rows(
     connection: &mut Connection,
-    query: &CStr,
-    parameters: &[Option<CString>],
+    call: &Call,
     keep_waiting: KeepWaiting,
-) -> Result<Vec<Row>, NoAnswer> {
+) -> Result<Vec<Reply>, NoAnswer> {
     let deadline = Instant::now() + TIME_FOR_AN_ANSWER;
-    connection.send(query, parameters)?;
+    // In JSON, a NUL is escaped.
+    let text = |text: &str| CString::new(text).unwrap_or_default();
+    connection.send(&text(&call.query), &[Some(text(&call.request))])?;
     let mut is_sent = false;
     loop {
         if !is_sent {
@@ -204,6 +203,9 @@ pub fn ask_for_rows(
             Err(NoAnswer::Refused(Refused { problem, is_of_data, is_elsewhere }))
         }
         (Ok(_), true) => Err("the registry warned that its reply may not be durable".to_owned().into()),
-        (Ok(rows), false) => Ok(rows),
+        (Ok(rows), false) => rows
+            .iter()
+            .map(|row| Ok(Reply::read(row.first().and_then(Option::as_deref).unwrap_or_default())?))
+            .collect(),
     }
 }

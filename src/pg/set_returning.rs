@@ -114,16 +114,19 @@ unsafe fn text_of(value: pg_sys::Datum, type_oid: pg_sys::Oid) -> String {
     }
 }
 
-/// Converts a text in ASCII to a value of a type. Returns `None` if the text contains a NUL.
+/// Converts a text to a value of a type. Returns `None` if the text contains a NUL. Raises an error of class 22 if the
+/// database encoding cannot represent the text.
 ///
 /// # Safety
 /// The caller is in a transaction.
-pub unsafe fn value_of(ascii: &str, type_oid: pg_sys::Oid) -> Option<pg_sys::Datum> {
-    let text = CString::new(ascii).ok()?;
+pub unsafe fn value_of(text: &str, type_oid: pg_sys::Oid) -> Option<pg_sys::Datum> {
+    let utf8 = CString::new(text).ok()?;
     let (mut input, mut parameter) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-    // SAFETY: the text is a C string, and the function is the input function of the type.
+    // SAFETY: the text is a C string of this length, and so is its conversion. The function is the input function of the
+    // type.
     unsafe {
+        let text = pg_sys::pg_any_to_server(utf8.as_ptr(), text.len() as i32, pg_sys::pg_enc::PG_UTF8 as i32);
         pg_sys::getTypeInputInfo(type_oid, &mut input, &mut parameter);
-        Some(pg_sys::OidInputFunctionCall(input, text.as_ptr().cast_mut(), parameter, -1))
+        Some(pg_sys::OidInputFunctionCall(input, text, parameter, -1))
     }
 }

@@ -1,12 +1,10 @@
 //! The dialogue with the registry. This module sends queries to the registry and checks the answers.
 
-use std::ffi::{CStr, CString};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-use snowflake_id_core::lease_answer::{Answer, COLUMNS, Terms};
+use snowflake_id_core::lease_answer::{Answer, Terms};
+use snowflake_id_core::lease_call::{Call, Facts, LeaseCalls};
 use snowflake_id_core::lease_state::{Asking, Held, LeaseState, Needs};
-use snowflake_id_core::protocol::PROTOCOL;
 
 use crate::background::connection::{self, KeepWaiting, NoAnswer};
 use crate::config;
@@ -48,16 +46,7 @@ impl Dialogue {
         held: &Held,
         keep_waiting: KeepWaiting,
     ) -> Result<Answer, NoAnswer> {
-        let query = format!(
-            "SELECT {COLUMNS} FROM snowflake_registry.renew($1::uuid, $2::bigint, $3::bigint, $4::uuid, $5::uuid, $6::uuid, $7::jsonb)"
-        );
-        let parameters = vec![
-            Some(held.lease_id.to_string()),
-            Some(held.last_nonce.to_string()),
-            Some(held.next_nonce.to_string()),
-            Some(self.facts(state)),
-        ];
-        self.ask(connection, state, query, parameters, keep_waiting)
+        self.ask(connection, state, |calls| calls.renew(held.into()), keep_waiting)
     }
 
     /// Asks the registry for an identity.
@@ -69,84 +58,61 @@ impl Dialogue {
         needs: &Needs,
         keep_waiting: KeepWaiting,
     ) -> Result<Answer, NoAnswer> {
-        let query = format!(
-            "SELECT {COLUMNS} FROM snowflake_registry.acquire($1::uuid, $2::bigint, $3::bigint, $4::uuid, $5::uuid, $6::jsonb, $7::int, $8::int, $9::int, $10::int[])"
-        );
-        let unwanted: Vec<_> = needs.unwanted.iter().map(u32::to_string).collect();
-        let parameters = vec![
-            Some(asking.lease_id.to_string()),
-            Some(asking.nonce.to_string()),
-            Some(self.facts(state)),
-            Some(needs.datacenter.to_string()),
-            needs.pin.map(|pin| pin.to_string()),
-            Some(needs.worker_limit.min(i32::MAX as u32).to_string()),
-            Some(format!("{{{}}}", unwanted.join(","))),
-        ];
-        self.ask(connection, state, query, parameters, keep_waiting)
+        self.ask(connection, state, |calls| calls.acquire(asking, needs), keep_waiting)
     }
 
-    /// Sends a query with the facts about this server. If the encoding of the registry's database cannot
-    /// represent the facts, the query is sent again with the facts in ASCII. The grant of a worker ID must
+    /// Sends a call with the facts about this server. If the encoding of the registry's database cannot
+    /// represent the facts, the call is sent again with the facts in ASCII. The grant of a worker ID must
     /// not depend on the characters in the facts.
     fn ask(
         &mut self,
         connection: &mut Connection,
         state: &LeaseState,
-        query: String,
-        mut parameters: Vec<Option<String>>,
+        call: impl Fn(&LeaseCalls) -> Call,
         keep_waiting: KeepWaiting,
     ) -> Result<Answer, NoAnswer> {
-        let query = CString::new(query).unwrap_or_default();
-        let is_ascii = parameters.iter().flatten().all(|text| text.is_ascii());
+        let mut facts = facts();
+        let is_ascii = facts.node_name.is_ascii() && facts.host.as_deref().is_none_or(str::is_ascii);
         if is_ascii || self.tells_facts_as_they_are {
-            match self.ask_once(connection, state, &query, &parameters, keep_waiting) {
+            match self.ask_once(connection, state, &facts, &call, keep_waiting) {
                 Err(NoAnswer::Refused(_)) if !is_ascii => {}
                 answered => return answered,
             }
         }
-        parameters.iter_mut().flatten().for_each(|text| *text = in_ascii(text));
-        let answered = self.ask_once(connection, state, &query, &parameters, keep_waiting);
+        facts.node_name = in_ascii(&facts.node_name);
+        facts.host = facts.host.as_deref().map(in_ascii);
+        let answered = self.ask_once(connection, state, &facts, &call, keep_waiting);
         self.tells_facts_as_they_are = answered.is_err();
         answered
     }
 
-    /// Sends a query once. Records the registry's settings and clock, which are part of every answer.
+    /// Sends a call once. Records the registry's settings and clock, which are part of every answer.
     fn ask_once(
         &mut self,
         connection: &mut Connection,
         state: &LeaseState,
-        query: &CStr,
-        parameters: &[Option<String>],
+        facts: &Facts,
+        call: impl Fn(&LeaseCalls) -> Call,
         keep_waiting: KeepWaiting,
     ) -> Result<Answer, NoAnswer> {
         let (sent_us, since_boot_us) = clock::clocks_us();
         let sent = Instant::now();
         self.compared_clock_us = sent_us - since_boot_us;
-        let known = [
-            state.registry_id.map(|id| id.to_string()),
-            Some(sent_us.to_string()),
-            Some(self.terms.round_trip_us.to_string()),
-        ];
-        let parameters = known.iter().chain(parameters);
-        let parameters: Vec<_> = parameters.map(|text| CString::new(text.as_deref()?).ok()).collect();
-        let row = connection::ask(connection, query, &parameters, keep_waiting)?;
-        let answer = Answer::read(|at| row.get(at)?.as_deref(), clock::clock_us())?;
+        let call = call(&LeaseCalls { state, terms: &self.terms, facts, sent_us });
+        let reply = connection::ask(connection, &call, keep_waiting)?;
+        let answer = Answer::read(&reply, clock::clock_us())?;
         self.terms.note(&answer, sent_us, sent.elapsed().as_micros() as i64);
         Ok(answer)
     }
+}
 
-    fn facts(&self, state: &LeaseState) -> String {
-        let layout = config::valid_layout().map(|layout| layout.label());
-        json!({
-            "protocol": PROTOCOL,
-            "node_name": config::node_name(),
-            "host": server::host(),
-            "port": server::port(),
-            "layout": layout,
-            "version": config::VERSION,
-            "clock_offset": self.terms.clock_offset_us,
-            "tokens": state.evidence.iter().map(|evidence| &evidence.token).collect::<Vec<_>>(),
-        })
-        .to_string()
+/// What this server tells about itself.
+fn facts() -> Facts {
+    Facts {
+        node_name: config::node_name(),
+        host: Some(server::host()),
+        port: Some(server::port()),
+        layout: config::valid_layout().map(|layout| layout.label()),
+        version: config::VERSION.to_owned(),
     }
 }

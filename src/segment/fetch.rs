@@ -1,11 +1,12 @@
 //! Creates requests to the registry, and sends them through libpq.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use snowflake_id_core::protocol::PROTOCOL;
-use snowflake_id_core::segment_answer::{self, Answer, COLUMNS};
+use snowflake_id_core::lease_call::Call;
+use snowflake_id_core::number_call::{self, TAKE};
+use snowflake_id_core::segment_answer::Answer;
 use uuid::Uuid;
 
 use crate::background::connection::{self, KeepWaiting, NoAnswer};
@@ -21,7 +22,9 @@ const KEPT: Duration = Duration::from_secs(5);
 pub struct Question<'a> {
     /// The registry that must answer, or `None` if any registry may answer.
     pub registry_id: Option<Uuid>,
-    pub requests: &'a [Request],
+    pub requests: &'a [&'a Request],
+    /// Tokens that the registry has signed.
+    pub tokens: &'a [String],
     pub node_name: String,
 }
 
@@ -39,21 +42,10 @@ pub struct Request {
     /// Whether the request is only a report. A report requests a token but no range.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub report: bool,
-    /// Tokens that the registry has signed. The tokens depend on the registry and are added when a request is sent.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub tokens: Vec<String>,
     /// Whether the server accepts a range of a period that has not started. The worker holds such a range back until
     /// its period starts.
     #[serde(skip)]
     pub may_be_early: bool,
-}
-
-/// A request as it is sent.
-#[derive(Serialize)]
-struct Sent<'a> {
-    protocol: u32,
-    #[serde(flatten)]
-    request: &'a Request,
 }
 
 /// The high-water mark of this server in a segment, and the registry that granted the numbers. The field
@@ -73,7 +65,8 @@ pub struct Lasted {
 }
 
 impl Question<'_> {
-    /// Converts the node name to ASCII, which the registry's database can represent in any encoding.
+    /// Converts the node name to ASCII, which the registry's database can represent in any encoding. Names of segments must
+    /// not be changed.
     pub fn in_ascii(self) -> Self {
         Question { node_name: in_ascii(&self.node_name), ..self }
     }
@@ -84,11 +77,9 @@ impl Question<'_> {
         self.requests.len().max(1)
     }
 
-    /// Returns the requests as JSON in ASCII, which a database can read in any encoding.
-    pub fn requests(&self) -> Result<String, String> {
-        let sent: Vec<_> = self.requests.iter().map(|request| Sent { protocol: PROTOCOL, request }).collect();
-        let json = serde_json::to_string(&sent).map_err(|problem| problem.to_string())?;
-        Ok(segment_answer::in_ascii(&json))
+    /// Returns the call of a function of the registry.
+    pub fn call(&self, function: &str) -> Call {
+        number_call::take(function, self.registry_id, &self.node_name, self.requests, self.tokens)
     }
 }
 
@@ -153,22 +144,8 @@ fn ask(
     question: &Question,
     keep_waiting: KeepWaiting,
 ) -> Result<Answered, NoAnswer> {
-    let columns = COLUMNS.join(", ");
-    let query = format!("SELECT {columns} FROM snowflake_registry.take($1::uuid, $2::jsonb, $3::text)");
-    // The texts contain no NUL.
-    let text = |text: String| CString::new(text).ok();
-    let parameters = [
-        question.registry_id.and_then(|id| text(id.to_string())),
-        text(question.requests()?),
-        text(question.node_name.clone()),
-    ];
     let sent_us = clock::since_boot_us();
-    let rows = connection::ask_for_rows(
-        connection,
-        &CString::new(query).unwrap_or_default(),
-        &parameters,
-        keep_waiting,
-    )?;
+    let rows = connection::ask_for_rows(connection, &question.call(TAKE), keep_waiting)?;
     let received_us = clock::since_boot_us();
     Ok(Answered { answer: Answer::read(&rows)?, since_boot_us: sent_us.midpoint(received_us) })
 }

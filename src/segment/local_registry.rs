@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
+use snowflake_id_core::number_call::TAKE_LOCAL;
+use snowflake_id_core::reply::Reply;
 use snowflake_id_core::segment_answer::{Answer, COLUMNS};
 
 use super::fetch::{Answered, Question};
@@ -19,14 +21,12 @@ use crate::background::transaction::{Problem, transaction};
 use crate::pg::relation::{self, Extension};
 use crate::pg::{clock, set_returning};
 
-const ARGUMENTS: [pg_sys::Oid; 3] = [pg_sys::UUIDOID, pg_sys::JSONBOID, pg_sys::TEXTOID];
-
 /// Calls the registry. Returns `None` if this database contains no registry.
 pub fn ask(question: &Question) -> Result<Option<Answered>, NoAnswer> {
-    let requests = question.requests()?;
+    let request = question.call(TAKE_LOCAL).request;
     let is_of_data = AtomicBool::new(false);
     let take_and_classify = || {
-        PgTryBuilder::new(AssertUnwindSafe(|| take(question, &requests)))
+        PgTryBuilder::new(AssertUnwindSafe(|| take(question, &request)))
             .catch_others(|error| {
                 is_of_data.store(is_data_exception(&error), Ordering::Relaxed);
                 error.rethrow()
@@ -68,10 +68,10 @@ fn is_data_exception(error: &CaughtError) -> bool {
 
 /// Calls the registry's function in a transaction and returns the rows, or `None` if the database contains no
 /// registry.
-fn take(question: &Question, requests: &str) -> Result<Option<Vec<Vec<Option<String>>>>, Problem> {
+fn take(question: &Question, request: &str) -> Result<Option<Vec<Reply>>, Problem> {
     let Some(extension) = Extension::find(c"snowflake_id_registry") else { return Ok(None) };
     let schema = relation::schema(c"snowflake_registry");
-    let function = schema.and_then(|schema| extension.function(schema, c"take_local", &ARGUMENTS));
+    let function = schema.and_then(|schema| extension.function(schema, c"take_local", &[pg_sys::JSONBOID]));
     let function = function.ok_or_else(|| {
         let text = "function snowflake_registry.take_local() does not belong to extension \"snowflake_id_registry\", or the owner of its schema could replace the function";
         Problem(text.into())
@@ -81,13 +81,9 @@ fn take(question: &Question, requests: &str) -> Result<Option<Vec<Vec<Option<Str
     // SAFETY: the worker's transactions all have a snapshot. The function was found by its argument types, so the
     // arguments match. The function belongs to the extension, and is written in PL/pgSQL.
     unsafe {
-        let registry_id = question.registry_id.map(|id| id.to_string());
-        let arguments = [
-            registry_id.and_then(|id| set_returning::value_of(&id, pg_sys::UUIDOID)),
-            set_returning::value_of(requests, pg_sys::JSONBOID),
-            set_returning::value_of(&question.node_name, pg_sys::TEXTOID),
-        ];
-        let rows = set_returning::call(function, &arguments, COLUMNS, question.most_rows());
-        rows.map(Some).map_err(Problem)
+        let request = set_returning::value_of(request, pg_sys::JSONBOID);
+        let rows = set_returning::call(function, &[request], COLUMNS, question.most_rows());
+        let named = |row: Vec<_>| Reply::of(COLUMNS.into_iter().zip(row));
+        rows.map(|rows| Some(rows.into_iter().map(named).collect())).map_err(Problem)
     }
 }

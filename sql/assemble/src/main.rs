@@ -54,12 +54,13 @@ const PARTS: [&str; 28] = [
 
 /// Each part may depend on those before it. The script is a single statement, which `begin` opens and `end`
 /// closes.
-const REGISTRY_PARTS: [&str; 20] = [
+const REGISTRY_PARTS: [&str; 21] = [
     "begin",
     "tables",
     "guards",
     "types",
     "words",
+    "requests",
     "lost_commits",
     "evidence",
     "quarantine",

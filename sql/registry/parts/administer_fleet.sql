@@ -61,9 +61,10 @@ BEGIN
                       THEN 'If the registry is in quarantine and no commits were lost: SELECT snowflake_registry.end_quarantine();'
                       ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
     END IF;
-    UPDATE snowflake_registry.settings
+    UPDATE snowflake_registry.settings AS settings
     -- A quarantine continues. The floor never decreases.
     SET nothing_before = greatest(nothing_before, clock_timestamp(), start_fleet.not_before),
+        longest_lease = CASE WHEN waits <= '0' THEN settings.lease ELSE longest_lease END,
         is_started = true;
     PERFORM snowflake_registry.sign_settings();
     PERFORM snowflake_registry.guard_fleet();
@@ -320,8 +321,12 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.settings
     SET lease = new_lease,
-        -- A quarantine must last as long as any lease that was ever granted.
-        longest_lease = greatest(longest_lease, new_lease),
+        -- A quarantine must last as long as any lease that may have been granted. In a registry that was not started, or
+        -- that is in quarantine, another registry or a lost commit may have granted longer leases.
+        longest_lease = CASE
+            WHEN is_started AND waits <= '0'
+                 AND NOT EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0)
+            THEN new_lease ELSE greatest(longest_lease, new_lease) END,
         renew_every = new_renewal,
         first_worker = new_first,
         last_worker = new_last,
@@ -341,3 +346,30 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, boolean, int, boolean) IS
     'changes the specified settings of the registry; servers receive them with their next renewal';
+
+-- A version that no longer knows a protocol calls this function in its update script, before it changes anything else.
+CREATE FUNCTION snowflake_registry.require_protocol(lowest int) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    older record;
+BEGIN
+    IF require_protocol.lowest IS NULL THEN
+        RAISE EXCEPTION 'lowest must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    PERFORM snowflake_registry.begin_request();
+    SELECT count(*) AS leases, max(coalesce(used_until, granted_until)) AS until INTO older
+    FROM snowflake_registry.lease
+    WHERE protocol < require_protocol.lowest AND coalesce(used_until, granted_until) > clock_timestamp();
+    IF older.leases > 0 THEN
+        RAISE EXCEPTION 'servers of the fleet still use a protocol below %', require_protocol.lowest
+            USING ERRCODE = 'object_in_use',
+                  DETAIL = format('Number of leases that have not ended: %s. The last one ends at %s.', older.leases,
+                                  snowflake_registry.in_words(older.until)),
+                  HINT = format('To list the servers: SELECT node_name, host, version FROM snowflake_registry.fleet '
+                                'WHERE protocol < %s; Install the newer version of snowflake_id on these servers first.',
+                                require_protocol.lowest);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.require_protocol(int) IS
+    'raises an error if a server of the fleet still uses a lower protocol';

@@ -18,12 +18,10 @@
 --     CREATE ROLE fleet;
 --     GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
 --     GRANT EXECUTE ON FUNCTION
---         snowflake_registry.acquire(uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]),
---         snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb),
---         snowflake_registry.take(uuid, jsonb, text) TO fleet;
+--         snowflake_registry.acquire, snowflake_registry.renew, snowflake_registry.take TO fleet;
 --
--- Programs that generate IDs themselves also need release(uuid, uuid, uuid, uuid, bigint, jsonb), with which a program
--- hands its worker ID back when it ends.
+-- Programs that generate IDs themselves also need release(), with which a program hands its worker ID back when it
+-- ends.
 --
 -- Create a separate login role for each server, because a role can change its own password and settings:
 --

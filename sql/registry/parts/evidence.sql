@@ -217,7 +217,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.what_tokens_prove(jsonb) IS
     'reason to assume that commits were lost, if tokens prove grants that the registry has not recorded; otherwise NULL';
 
--- After a call of this function, the same tokens no longer prove a loss. The caller must hold the EXCLUSIVE lock.
+-- After a call of this function, the same tokens no longer prove a loss. The registry signs a lease when it is renewed, so
+-- each lease of a token counts as renewed. The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.learn_from_tokens(tokens jsonb, lease_id uuid) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -256,7 +257,7 @@ BEGIN
             ELSIF shown.granted_from = lease.granted_from AND shown.grant_count <= lease.grant_count
                   AND NOT coalesce(shown.grant_count = lease.grant_count
                                    AND shown.lease_mark <> snowflake_registry.mark_of(lease.lease_id), false) THEN
-                UPDATE snowflake_registry.lease AS known SET granted_until = shown.granted_until
+                UPDATE snowflake_registry.lease AS known SET granted_until = shown.granted_until, is_renewed = true
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id
                   AND known.granted_until < shown.granted_until;
             ELSIF shown.grant_count >= lease.grant_count
@@ -271,7 +272,7 @@ BEGIN
                     granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
                     granted_until = greatest(lease.granted_until, shown.granted_until),
-                    grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL,
+                    grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL, is_renewed = true,
                     lease_id = CASE WHEN shown.grant_count > lease.grant_count
                                          AND coalesce(lease.used_until, lease.granted_until) <= shown.granted_from
                                     THEN holder END

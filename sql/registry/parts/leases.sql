@@ -1,17 +1,16 @@
 -- Functions for servers -----------------------------------------------------------------------------------
 
-CREATE FUNCTION snowflake_registry.acquire(
-    registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, nonce uuid, facts jsonb,
-    datacenter_id int, pin int, worker_limit int, unwanted int[]
-)
-RETURNS snowflake_registry.answer
+CREATE FUNCTION snowflake_registry.acquire(request jsonb) RETURNS snowflake_registry.answer
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
+<<call>>
 DECLARE
     begun record;
     answer snowflake_registry.answer;
     said record;
-    refused CONSTANT int[] := coalesce(array_remove(acquire.unwanted, NULL), '{}');
+    needs record;
+    lease_id CONSTANT uuid := snowflake_registry.uuid_of(request, 'lease_id');
+    nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'nonce');
     registry snowflake_registry.settings;
     moment timestamptz;
     held snowflake_registry.lease;
@@ -21,39 +20,37 @@ DECLARE
     before record;
 BEGIN
     PERFORM snowflake_registry.begin_call();
-    IF acquire.lease_id IS NULL OR acquire.nonce IS NULL OR acquire.datacenter_id IS NULL THEN
-        RAISE EXCEPTION 'lease_id, nonce and datacenter_id must not be null'
-            USING ERRCODE = 'null_value_not_allowed';
-    ELSIF acquire.datacenter_id < 0 THEN
-        RAISE EXCEPTION 'datacenter ID % is negative', acquire.datacenter_id
-            USING ERRCODE = 'invalid_parameter_value';
-    ELSIF cardinality(refused) > 10000 THEN
-        -- The length is limited because other servers wait while the list is searched.
-        RAISE EXCEPTION 'too many unwanted worker IDs'
-            USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The list has %s elements, and the maximum is 10000.', cardinality(refused));
-    END IF;
-    SELECT * INTO said FROM snowflake_registry.read_facts(acquire.facts);
-    SELECT * INTO begun
-    FROM snowflake_registry.begin_answer(acquire.registry_id, acquire.clock, acquire.round_trip,
-                                         acquire.facts -> 'protocol');
+    SELECT * INTO begun FROM snowflake_registry.begin_answer(request, true);
     answer := begun.answer;
+    IF answer.outcome IS NULL THEN
+        IF lease_id IS NULL OR nonce IS NULL THEN
+            RAISE EXCEPTION 'the values of keys "lease_id" and "nonce" must be UUIDs'
+                USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+        SELECT * INTO needs FROM snowflake_registry.read_needs(request -> 'needs');
+        IF needs.unknown IS NOT NULL THEN
+            answer.outcome := 'registry too old';
+            answer.detail := format('the request needs "%s", which this registry does not know',
+                                    left(snowflake_registry.printable(needs.unknown), 40));
+        END IF;
+    END IF;
     IF answer.outcome IS NOT NULL THEN
         -- The tokens of a refused server also count.
-        PERFORM snowflake_registry.open_registry(false, said.tokens);
+        PERFORM snowflake_registry.open_registry(false, request -> 'tokens');
         RETURN answer;
     END IF;
+    SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
-    registry := snowflake_registry.open_registry(true, said.tokens, true);
+    registry := snowflake_registry.open_registry(true, request -> 'tokens', true);
     moment := clock_timestamp();
     lowest := registry.first_worker;
-    highest := least(registry.last_worker, acquire.worker_limit::bigint - 1);
+    highest := least(registry.last_worker, needs.worker_limit - 1);
 
     -- The answer to an earlier call may have been lost. Therefore, a repeated request gets the same answer. The row is
     -- written again so that the server waits for this commit.
-    SELECT * INTO held FROM snowflake_registry.lease AS lease WHERE lease.lease_id = acquire.lease_id;
+    SELECT * INTO held FROM snowflake_registry.lease AS lease WHERE lease.lease_id = call.lease_id;
     IF FOUND THEN
         -- After a quarantine, the nonce is not known. In this case, a renewed lease shows that the holder has received
         -- the first answer.
@@ -62,22 +59,22 @@ BEGIN
             answer.detail := format('worker ID %s was held under this lease, and the lease has been released',
                                     held.worker_id);
             RETURN answer;
-        ELSIF coalesce(held.nonce <> acquire.nonce, held.renewed_at > held.acquired_at) THEN
+        ELSIF coalesce(held.nonce <> call.nonce, held.is_renewed) THEN
             answer.outcome := 'twin';
             answer.detail := format('worker ID %s is held under this lease, and the lease has been renewed since',
                                     held.worker_id);
             RETURN answer;
         ELSIF held.granted_until > moment AND held.granted_until <= moment + interval '24 hours 1 minute'
-              AND held.datacenter_id = acquire.datacenter_id
-              AND held.worker_id = coalesce(acquire.pin, held.worker_id)
-              AND held.worker_id < coalesce(acquire.worker_limit::bigint, 2147483648)
-              AND held.worker_id <> ALL (refused) THEN
+              AND held.datacenter_id = needs.datacenter
+              AND held.worker_id = coalesce(needs.pin, held.worker_id)
+              AND held.worker_id < needs.worker_limit
+              AND held.worker_id <> ALL (needs.unwanted) THEN
             answer.outcome := 'granted';
-            -- renewed_at does not change, so that the lease still counts as not renewed. If the nonce is not known, it
-            -- remains NULL, because the last renewal may have been lost.
+            -- The lease still counts as not renewed. If the nonce is not known, it remains NULL, because the last renewal may
+            -- have been lost.
             UPDATE snowflake_registry.lease AS lease
             SET nonce = held.nonce
-            WHERE lease.lease_id = acquire.lease_id;
+            WHERE lease.lease_id = call.lease_id;
             answer.datacenter_id := held.datacenter_id;
             answer.worker_id := held.worker_id;
             answer.granted_from := snowflake_registry.microseconds(held.granted_from);
@@ -87,7 +84,7 @@ BEGIN
         -- The lease has ended, or does not match the request. No other server gets the rest of its range.
         UPDATE snowflake_registry.lease AS lease
         SET lease_id = NULL, nonce = NULL
-        WHERE lease.lease_id = acquire.lease_id;
+        WHERE lease.lease_id = call.lease_id;
     END IF;
 
     IF registry.registry_id IS NULL OR NOT registry.is_started THEN
@@ -95,10 +92,10 @@ BEGIN
         answer.detail := 'its administrator must call snowflake_registry.start_fleet(), or snowflake_registry.quarantine() if '
                          'servers may hold worker IDs from another registry';
         RETURN answer;
-    ELSIF acquire.datacenter_id > registry.last_datacenter THEN
+    ELSIF needs.datacenter > registry.last_datacenter THEN
         answer.outcome := 'taken';
         answer.detail := format('the registry grants worker IDs for datacenters 0 to %s, not for datacenter %s',
-                                registry.last_datacenter, acquire.datacenter_id);
+                                registry.last_datacenter, needs.datacenter);
         RETURN answer;
     END IF;
 
@@ -125,7 +122,7 @@ BEGIN
                         registry.nothing_before) AS free_from,
                lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved
         FROM snowflake_registry.lease AS lease
-        WHERE lease.datacenter_id = acquire.datacenter_id
+        WHERE lease.datacenter_id = needs.datacenter
     ),
     -- NOT IN with a subquery builds a hash table once. A search of the array for each candidate would take a second for
     -- the longest list, while all other calls wait.
@@ -138,20 +135,20 @@ BEGIN
                false AS was_its_own, NULL::timestamptz AS renewed_at, false AS is_reserved
         FROM (
             SELECT lowest AS worker_id
-            UNION ALL SELECT acquire.pin::bigint
+            UNION ALL SELECT needs.pin::bigint
             UNION ALL SELECT known.worker_id::bigint + 1 FROM known
-            UNION ALL SELECT element::bigint + 1 FROM unnest(refused) AS element
+            UNION ALL SELECT element::bigint + 1 FROM unnest(needs.unwanted) AS element
         ) AS candidate
         WHERE candidate.worker_id BETWEEN lowest AND highest
-          AND candidate.worker_id = coalesce(acquire.pin, candidate.worker_id)
-          AND candidate.worker_id NOT IN (SELECT element FROM unnest(refused) AS element)
+          AND candidate.worker_id = coalesce(needs.pin, candidate.worker_id)
+          AND candidate.worker_id NOT IN (SELECT element FROM unnest(needs.unwanted) AS element)
           AND candidate.worker_id NOT IN (SELECT known.worker_id FROM known)
     )
     SELECT * INTO free
     FROM (SELECT * FROM known UNION ALL SELECT * FROM never_given) AS candidate
     WHERE candidate.worker_id BETWEEN lowest AND highest
-      AND candidate.worker_id = coalesce(acquire.pin, candidate.worker_id)
-      AND candidate.worker_id NOT IN (SELECT element FROM unnest(refused) AS element) AND NOT candidate.is_reserved
+      AND candidate.worker_id = coalesce(needs.pin, candidate.worker_id)
+      AND candidate.worker_id NOT IN (SELECT element FROM unnest(needs.unwanted) AS element) AND NOT candidate.is_reserved
     ORDER BY CASE WHEN candidate.free_from > moment THEN candidate.free_from ELSE '-infinity' END,
              coalesce(candidate.was_its_own, false) DESC,
              CASE WHEN candidate.was_its_own THEN candidate.renewed_at END DESC NULLS LAST,
@@ -162,10 +159,9 @@ BEGIN
         answer.detail := format(
             '%s: the registry grants worker IDs %s to %s, worker IDs below %s fit the layout of the server, and the '
             'server has excluded %s',
-            CASE WHEN acquire.pin IS NULL THEN 'there is no worker ID for this server'
-                 ELSE format('this server cannot have worker ID %s', acquire.pin) END,
-            lowest, registry.last_worker, coalesce(acquire.worker_limit::text, '2147483648'),
-            cardinality(refused));
+            CASE WHEN needs.pin IS NULL THEN 'there is no worker ID for this server'
+                 ELSE format('this server cannot have worker ID %s', needs.pin) END,
+            lowest, registry.last_worker, needs.worker_limit, cardinality(needs.unwanted));
         RETURN answer;
     ELSIF free.free_from > moment THEN
         answer.outcome := 'taken';
@@ -175,8 +171,8 @@ BEGIN
                 format('the registry grants no range that starts before %s, and its clock shows %s',
                        snowflake_registry.in_words(registry.nothing_before),
                        snowflake_registry.in_words(moment))
-            WHEN acquire.pin IS NOT NULL THEN
-                format('worker ID %s is taken until %s', acquire.pin,
+            WHEN needs.pin IS NOT NULL THEN
+                format('worker ID %s is taken until %s', needs.pin,
                        snowflake_registry.in_words(free.free_from))
             ELSE format('all worker IDs are taken, and worker ID %s will be free first, at %s', free.worker_id,
                         snowflake_registry.in_words(free.free_from))
@@ -186,41 +182,39 @@ BEGIN
 
     SELECT lease.node_name, lease.host, lease.port INTO before
     FROM snowflake_registry.lease AS lease
-    WHERE lease.datacenter_id = acquire.datacenter_id AND lease.worker_id = free.worker_id;
+    WHERE lease.datacenter_id = needs.datacenter AND lease.worker_id = free.worker_id;
     INSERT INTO snowflake_registry.lease AS lease (
         datacenter_id, worker_id, granted_from, granted_until, lease_id, nonce, node_name, host, port, layout,
-        version, clock_offset, acquired_at, renewed_at, grant_count
+        version, protocol, clock_offset, acquired_at, renewed_at, is_renewed, grant_count
     )
     VALUES (
-        acquire.datacenter_id, free.worker_id, free.free_from, moment + registry.lease, acquire.lease_id,
-        acquire.nonce, said.node_name, said.host, said.port, said.layout, said.version, said.clock_offset,
-        moment, moment, 1
+        needs.datacenter, free.worker_id, free.free_from, moment + registry.lease, call.lease_id,
+        call.nonce, said.node_name, said.host, said.port, said.layout, said.version, begun.protocol,
+        said.clock_offset, moment, moment, false, 1
     )
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE
     SET granted_from = excluded.granted_from, granted_until = excluded.granted_until,
         lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
         host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
-        clock_offset = excluded.clock_offset, acquired_at = excluded.acquired_at,
-        renewed_at = excluded.renewed_at, grant_count = lease.grant_count + 1, used_until = NULL;
+        protocol = excluded.protocol, clock_offset = excluded.clock_offset, acquired_at = excluded.acquired_at,
+        renewed_at = excluded.renewed_at, is_renewed = false, grant_count = lease.grant_count + 1, used_until = NULL;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
     RAISE LOG 'snowflake_id_registry: granted worker ID % (datacenter %) to %, from % to %; the previous holder is %',
-        free.worker_id, acquire.datacenter_id,
+        free.worker_id, needs.datacenter,
         snowflake_registry.server_in_words(said.node_name, said.host, said.port),
         snowflake_registry.in_words(free.free_from), snowflake_registry.in_words(moment + registry.lease),
         CASE WHEN before IS NULL THEN 'not known'
              ELSE snowflake_registry.server_in_words(before.node_name, before.host, before.port) END;
     answer.outcome := 'granted';
-    answer.datacenter_id := acquire.datacenter_id;
+    answer.datacenter_id := needs.datacenter;
     answer.worker_id := free.worker_id;
     answer.granted_from := snowflake_registry.microseconds(free.free_from);
     answer.granted_until := snowflake_registry.microseconds(moment + registry.lease);
     RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.acquire(
-    uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]
-) IS
+COMMENT ON FUNCTION snowflake_registry.acquire(jsonb) IS
     'grants an identity that no other server holds, or returns the time at which an identity will be free';
 
 -- A copy of the holder may be running that does not know of the release.
@@ -241,49 +235,48 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.is_range_released(uuid, jsonb) IS
     'tests whether a token of this lease belongs to a range that was released, and that overlaps the current range';
 
-CREATE FUNCTION snowflake_registry.renew(
-    registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, last_nonce uuid,
-    next_nonce uuid, facts jsonb
-)
-RETURNS snowflake_registry.answer
+CREATE FUNCTION snowflake_registry.renew(request jsonb) RETURNS snowflake_registry.answer
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
+<<call>>
 DECLARE
     begun record;
     answer snowflake_registry.answer;
     said record;
+    lease_id CONSTANT uuid := snowflake_registry.uuid_of(request, 'lease_id');
+    last_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'last_nonce');
+    next_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'next_nonce');
     registry snowflake_registry.settings;
     moment timestamptz;
     held snowflake_registry.lease;
 BEGIN
     PERFORM snowflake_registry.begin_call();
-    IF renew.lease_id IS NULL OR renew.next_nonce IS NULL THEN
-        RAISE EXCEPTION 'lease_id and next_nonce must not be null' USING ERRCODE = 'null_value_not_allowed';
-    END IF;
-    SELECT * INTO said FROM snowflake_registry.read_facts(renew.facts);
-    SELECT * INTO begun
-    FROM snowflake_registry.begin_answer(renew.registry_id, renew.clock, renew.round_trip,
-                                         renew.facts -> 'protocol');
+    SELECT * INTO begun FROM snowflake_registry.begin_answer(request, true);
     answer := begun.answer;
+    IF answer.outcome IS NULL AND (lease_id IS NULL OR last_nonce IS NULL OR next_nonce IS NULL) THEN
+        RAISE EXCEPTION 'the values of keys "lease_id", "last_nonce" and "next_nonce" must be UUIDs'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
     -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because
     -- the transaction has not yet committed what the old token proves.
-    IF snowflake_registry.what_tokens_prove(said.tokens) IS NULL THEN
-        answer.token := snowflake_registry.token_of_lease(renew.lease_id);
+    IF snowflake_registry.what_tokens_prove(request -> 'tokens') IS NULL THEN
+        answer.token := snowflake_registry.token_of_lease(call.lease_id);
     END IF;
-    registry := snowflake_registry.open_registry(false, said.tokens, answer.outcome IS NULL,
-                                                 renew.lease_id);
+    registry := snowflake_registry.open_registry(false, request -> 'tokens', answer.outcome IS NULL,
+                                                 call.lease_id);
     -- The tokens of a refused server also count.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
     END IF;
     -- Concurrent renewals of the same lease are serialized, and the second one sees the changes of the first one.
     SELECT * INTO held
-    FROM snowflake_registry.lease AS lease WHERE lease.lease_id = renew.lease_id FOR UPDATE;
+    FROM snowflake_registry.lease AS lease WHERE lease.lease_id = call.lease_id FOR UPDATE;
     IF NOT FOUND THEN
-        IF snowflake_registry.is_range_released(renew.lease_id, said.tokens) THEN
+        IF snowflake_registry.is_range_released(call.lease_id, request -> 'tokens') THEN
             -- The caller must not continue to the end of its lease, because the next range has started before that.
             answer.outcome := 'twin';
             answer.detail := 'another process has released this lease';
@@ -300,7 +293,7 @@ BEGIN
         answer.detail := 'another process has released this lease';
         RETURN answer;
     ELSIF held.nonce IS NOT NULL AND registry.server_started = pg_postmaster_start_time()
-       AND NOT coalesce(held.nonce = renew.last_nonce OR held.nonce = renew.next_nonce, false) THEN
+       AND NOT coalesce(held.nonce = call.last_nonce OR held.nonce = call.next_nonce, false) THEN
         RAISE LOG 'snowflake_id_registry: two servers hold worker ID % (datacenter %) under the same lease',
             held.worker_id, held.datacenter_id
             USING DETAIL = format('The registry refused a renewal by %s. One server may be a copy of the other.',
@@ -343,15 +336,17 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.lease AS lease
     SET granted_until = greatest(lease.granted_until, least(moment + registry.lease, registry.frozen_until)),
-        nonce = renew.next_nonce,
+        nonce = call.next_nonce,
         node_name = coalesce(said.node_name, lease.node_name),
         host = coalesce(said.host, lease.host),
         port = coalesce(said.port, lease.port),
         layout = coalesce(said.layout, lease.layout),
         version = coalesce(said.version, lease.version),
+        protocol = begun.protocol,
         clock_offset = said.clock_offset,
-        renewed_at = moment
-    WHERE lease.lease_id = renew.lease_id
+        renewed_at = moment,
+        is_renewed = true
+    WHERE lease.lease_id = call.lease_id
     RETURNING lease.* INTO held;
     answer.outcome := 'granted';
     IF isfinite(registry.frozen_until) THEN
@@ -365,5 +360,5 @@ BEGIN
     RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb) IS
+COMMENT ON FUNCTION snowflake_registry.renew(jsonb) IS
     'renews the lease of a server';

@@ -90,39 +90,46 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'makes DROP EXTENSION fail unless CASCADE is specified';
 
 -- Fills in the common columns of an answer, and refuses servers in cases that can be detected without a lock. If the
--- server is not refused, outcome is NULL.
+-- server is not refused, outcome is NULL. The clock of a holder that releases its lease does not matter.
 CREATE FUNCTION snowflake_registry.begin_answer(
-    registry_id uuid, clock bigint, round_trip bigint, protocol jsonb,
-    OUT answer snowflake_registry.answer, OUT clock_offset bigint
+    request jsonb, compares_clocks boolean,
+    OUT answer snowflake_registry.answer, OUT protocol int, OUT clock_offset bigint
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    checked CONSTANT record := snowflake_registry.check_request(request);
     known snowflake_registry.settings;
     furthest CONSTANT bigint := 60000000;
 BEGIN
     SELECT * INTO known FROM snowflake_registry.settings;
+    SELECT lowest, highest INTO answer.lowest_protocol, answer.highest_protocol FROM snowflake_registry.protocols();
     answer.registry_id := known.registry_id;
     answer.registry_clock := snowflake_registry.microseconds(statement_timestamp());
     answer.lease := snowflake_registry.microseconds(known.lease);
     answer.renew_every := snowflake_registry.microseconds(known.renew_every);
-    IF begin_answer.clock IS NOT NULL THEN
-        -- The bounds prevent an overflow of the sum.
-        clock_offset := greatest(least(begin_answer.clock, 4611686018427387904), -4611686018427387904)
-            - answer.registry_clock + greatest(least(begin_answer.round_trip, furthest), 0) / 2;
-    END IF;
-    SELECT * INTO answer.outcome, answer.detail FROM snowflake_registry.refuse_protocol(begin_answer.protocol);
+    answer.outcome := checked.outcome;
+    answer.detail := checked.detail;
+    protocol := checked.protocol;
     IF answer.outcome IS NOT NULL THEN
         RETURN;
-    ELSIF begin_answer.registry_id IS NOT NULL
-       AND begin_answer.registry_id IS DISTINCT FROM known.registry_id THEN
+    ELSIF checked.registry_id IS NOT NULL AND checked.registry_id IS DISTINCT FROM known.registry_id THEN
         answer.outcome := 'foreign';
         answer.detail := format('this registry is %s, not %s', coalesce(known.registry_id::text, 'a new one'),
-                                begin_answer.registry_id);
-    ELSIF clock_offset IS NULL OR abs(clock_offset) > furthest THEN
+                                checked.registry_id);
+        RETURN;
+    ELSIF NOT compares_clocks THEN
+        RETURN;
+    END IF;
+    -- The bounds prevent an overflow of the sum.
+    clock_offset := greatest(least(snowflake_registry.number_of(request, 'clock'), 4611686018427387904),
+                             -4611686018427387904)
+        - answer.registry_clock
+        + greatest(least(coalesce(snowflake_registry.number_of(request, 'round_trip'), 0), furthest), 0) / 2;
+    IF request ->> 'clock' IS NULL OR abs(clock_offset) > furthest THEN
         answer.outcome := 'clock';
         answer.detail := CASE
-            WHEN clock_offset IS NULL THEN 'the server did not report its clock'
+            WHEN request ->> 'clock' IS NULL THEN 'the server did not report its clock'
             ELSE format('the clock of the server is %s s %s the clock of the registry, and at most %s s are '
                         'accepted', abs(clock_offset) / 1000000,
                         CASE WHEN clock_offset < 0 THEN 'behind' ELSE 'ahead of' END, furthest / 1000000)
@@ -130,5 +137,5 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.begin_answer(uuid, bigint, bigint, jsonb) IS
+COMMENT ON FUNCTION snowflake_registry.begin_answer(jsonb, boolean) IS
     'starts an answer: fills in the common columns, and refuses a server with another protocol, registry or clock';

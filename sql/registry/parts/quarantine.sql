@@ -103,7 +103,7 @@ DECLARE
 BEGIN
     SELECT * INTO before FROM snowflake_registry.settings;
     after := snowflake_registry.after_restart(before);
-    IF after.counted_at IS DISTINCT FROM before.counted_at THEN
+    IF after IS DISTINCT FROM before THEN
         UPDATE snowflake_registry.settings
         SET waits = after.waits, counted_at = after.counted_at, is_proved = after.is_proved,
             is_witnessed = after.is_witnessed, is_restarted = after.is_restarted,

@@ -2,40 +2,41 @@
 
 -- The holder has stopped and hands the rest of its range back. granted_until does not change, because tokens contain
 -- it: only the start of the next range moves. A lost release does no harm, so it is not counted in serial.
-CREATE FUNCTION snowflake_registry.release(
-    registry_id uuid, lease_id uuid, last_nonce uuid, next_nonce uuid, used_until bigint, facts jsonb
-)
-RETURNS snowflake_registry.answer
+CREATE FUNCTION snowflake_registry.release(request jsonb) RETURNS snowflake_registry.answer
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
+<<call>>
 DECLARE
     answer snowflake_registry.answer;
-    said record;
+    lease_id CONSTANT uuid := snowflake_registry.uuid_of(request, 'lease_id');
+    last_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'last_nonce');
+    next_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'next_nonce');
+    used_until bigint;
     held snowflake_registry.lease;
     registry snowflake_registry.settings;
 BEGIN
     PERFORM snowflake_registry.begin_call();
-    IF release.lease_id IS NULL OR release.next_nonce IS NULL THEN
-        RAISE EXCEPTION 'lease_id and next_nonce must not be null' USING ERRCODE = 'null_value_not_allowed';
+    answer := (snowflake_registry.begin_answer(request, false)).answer;
+    IF answer.outcome IS NULL THEN
+        IF lease_id IS NULL OR last_nonce IS NULL OR next_nonce IS NULL THEN
+            RAISE EXCEPTION 'the values of keys "lease_id", "last_nonce" and "next_nonce" must be UUIDs'
+                USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+        used_until := snowflake_registry.number_of(request, 'used_until');
     END IF;
-    SELECT * INTO said FROM snowflake_registry.read_facts(release.facts);
-    -- The clock of the holder does not matter.
-    answer := (snowflake_registry.begin_answer(
-        release.registry_id, snowflake_registry.microseconds(statement_timestamp()), 0,
-        release.facts -> 'protocol')).answer;
-    registry := snowflake_registry.open_registry(false, said.tokens, false, release.lease_id);
+    registry := snowflake_registry.open_registry(false, request -> 'tokens', false, call.lease_id);
     -- The tokens of a refused holder also count.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
     END IF;
     SELECT * INTO held
-    FROM snowflake_registry.lease AS lease WHERE lease.lease_id = release.lease_id FOR UPDATE;
+    FROM snowflake_registry.lease AS lease WHERE lease.lease_id = call.lease_id FOR UPDATE;
     IF NOT FOUND THEN
         answer.outcome := 'unknown';
         answer.detail := 'no worker ID is held under this lease, so there is nothing to release';
         RETURN answer;
     ELSIF held.nonce IS NOT NULL
-          AND NOT coalesce(held.nonce = release.last_nonce OR held.nonce = release.next_nonce, false) THEN
+          AND NOT coalesce(held.nonce = call.last_nonce OR held.nonce = call.next_nonce, false) THEN
         answer.outcome := 'twin';
         answer.detail := format('worker ID %s was renewed under the same lease by another server, last at %s',
                                 held.worker_id, snowflake_registry.in_words(held.renewed_at));
@@ -50,12 +51,12 @@ BEGIN
         -- The past is never handed back, even if the holder says that it used nothing: no later holder needs it. NULL
         -- means that the holder does not know what it has used. No two ranges of an identity have the same start.
         held.used_until := least(held.granted_until, greatest(held.granted_from + interval '1 microsecond', CASE
-            WHEN release.used_until IS NULL THEN held.granted_until
+            WHEN call.used_until IS NULL THEN held.granted_until
             ELSE greatest(clock_timestamp(), timestamptz '1970-01-01 00:00:00+00' + interval '1 microsecond'
-                * least(greatest(release.used_until, 0), snowflake_registry.microseconds(held.granted_until))) END));
+                * least(greatest(call.used_until, 0), snowflake_registry.microseconds(held.granted_until))) END));
         UPDATE snowflake_registry.lease AS lease
         SET used_until = held.used_until, released_until = lease.granted_until
-        WHERE lease.lease_id = release.lease_id;
+        WHERE lease.lease_id = call.lease_id;
         RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) was released by %',
             held.worker_id, held.datacenter_id,
             snowflake_registry.server_in_words(held.node_name, held.host, held.port)
@@ -65,7 +66,7 @@ BEGIN
         -- The answer to an earlier call may have been lost. The row is written again so that the holder waits for this
         -- commit.
         UPDATE snowflake_registry.lease AS lease
-        SET used_until = held.used_until WHERE lease.lease_id = release.lease_id;
+        SET used_until = held.used_until WHERE lease.lease_id = call.lease_id;
     END IF;
     answer.outcome := 'released';
     answer.datacenter_id := held.datacenter_id;
@@ -74,5 +75,5 @@ BEGIN
     RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.release(uuid, uuid, uuid, uuid, bigint, jsonb) IS
+COMMENT ON FUNCTION snowflake_registry.release(jsonb) IS
     'releases the lease of a holder that has stopped, so that another server can get the rest of its range';

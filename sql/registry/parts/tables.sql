@@ -47,7 +47,7 @@ COMMENT ON TABLE snowflake_registry.settings IS
     'other change as a restored dump';
 COMMENT ON COLUMN snowflake_registry.settings.registry_id IS 'identifier of the registry; preserved in dumps';
 COMMENT ON COLUMN snowflake_registry.settings.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
-COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'highest value that lease has ever had';
+COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'duration of the longest lease that may have been granted';
 COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'interval at which servers renew their leases';
 COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'lowest worker ID that the registry grants';
 COMMENT ON COLUMN snowflake_registry.settings.last_worker IS
@@ -101,9 +101,11 @@ CREATE TABLE snowflake_registry.lease (
     port int,
     layout text,
     version text,
+    protocol int NOT NULL DEFAULT 1,
     clock_offset interval,
     acquired_at timestamptz NOT NULL,
     renewed_at timestamptz NOT NULL,
+    is_renewed boolean NOT NULL DEFAULT true,
     grant_count bigint NOT NULL,
     is_reserved boolean NOT NULL DEFAULT false,
     used_until timestamptz,
@@ -124,6 +126,10 @@ COMMENT ON COLUMN snowflake_registry.lease.nonce IS
 COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'name of the server; the server reports all columns from node_name to clock_offset';
 COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
     'how far the server''s clock is ahead of the registry''s clock';
+COMMENT ON COLUMN snowflake_registry.lease.protocol IS
+    'protocol of the last request of the holder that was granted';
+COMMENT ON COLUMN snowflake_registry.lease.is_renewed IS
+    'true if the lease may have been renewed since the identity was granted: the holder has then received the grant';
 COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'number of times that the identity was granted';
 COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
     'true if the registry never grants the identity again, because a server keeps the identity permanently';

@@ -1,19 +1,20 @@
 -- Locks are acquired in this order: first table settings, then the rows of the segments in the order of their names.
-CREATE FUNCTION snowflake_registry.take_ranges(
-    registry_id uuid, requests jsonb, node_name text, is_local boolean
-)
+CREATE FUNCTION snowflake_registry.take_ranges(request jsonb, is_local boolean)
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
+<<call>>
 DECLARE
     about snowflake_registry.taken;
     answer snowflake_registry.taken;
+    checked record;
     asked snowflake_registry.request;
+    requests CONSTANT jsonb := request -> 'requests';
     registry snowflake_registry.settings;
     loss text;
     said record;
     tokens jsonb;
-    evidence jsonb;
+    evidence CONSTANT jsonb := request -> 'tokens';
     -- The registry's own server is not limited, because all its roles share its numbers.
     is_limited CONSTANT boolean := NOT is_local AND snowflake_registry.is_limited();
     is_answered boolean := false;
@@ -24,39 +25,27 @@ BEGIN
         -- deadlock_timeout, so that a deadlock with DROP EXTENSION ends this call rather than DROP EXTENSION.
         PERFORM set_config('lock_timeout', '500ms', true);
     END IF;
-    IF coalesce(jsonb_typeof(take_ranges.requests), 'null') <> 'array' THEN
-        RAISE EXCEPTION 'requests must be a JSON array' USING ERRCODE = 'invalid_parameter_value';
-    ELSIF jsonb_array_length(take_ranges.requests) > 64 THEN
-        RAISE EXCEPTION 'too many requests'
-            USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The array has %s elements, and the maximum is 64.',
-                                  jsonb_array_length(take_ranges.requests));
-    END IF;
+    SELECT * INTO checked FROM snowflake_registry.check_request(request);
+    SELECT lowest, highest INTO about.lowest_protocol, about.highest_protocol FROM snowflake_registry.protocols();
     SELECT settings.registry_id, snowflake_registry.microseconds(settings.renew_every)
     INTO about.registry_id, about.report_every
     FROM snowflake_registry.settings AS settings;
     about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
     about.server_started := snowflake_registry.microseconds(pg_postmaster_start_time());
-    -- The number of tokens is limited, because other servers wait while they are read.
-    SELECT jsonb_agg(shown.token) INTO evidence
-    FROM (
-        SELECT token
-        FROM jsonb_array_elements(take_ranges.requests) AS element,
-             LATERAL jsonb_array_elements(CASE WHEN jsonb_typeof(element -> 'tokens') = 'array'
-                                               THEN element -> 'tokens' ELSE '[]' END) AS token
-        WHERE jsonb_typeof(token) = 'string'
-        LIMIT 64
-    ) AS shown;
-    SELECT refused.outcome, refused.detail INTO about.outcome, about.detail
-    FROM jsonb_array_elements(take_ranges.requests) AS element,
-         LATERAL snowflake_registry.refuse_protocol(element -> 'protocol') AS refused
-    WHERE refused.outcome IS NOT NULL
-    LIMIT 1;
-    IF about.outcome IS NULL AND take_ranges.registry_id IS NOT NULL
-       AND take_ranges.registry_id IS DISTINCT FROM about.registry_id THEN
-        about.outcome := 'foreign';
-        about.detail := format('this registry is %s, not %s', coalesce(about.registry_id::text, 'a new one'),
-                               take_ranges.registry_id);
+    about.outcome := checked.outcome;
+    about.detail := checked.detail;
+    IF about.outcome IS NULL THEN
+        IF coalesce(jsonb_typeof(requests), 'null') <> 'array' THEN
+            RAISE EXCEPTION 'the value of key "requests" must be an array' USING ERRCODE = 'invalid_parameter_value';
+        ELSIF jsonb_array_length(requests) > 64 THEN
+            RAISE EXCEPTION 'too many requests'
+                USING ERRCODE = 'invalid_parameter_value',
+                      DETAIL = format('The array has %s elements, and the maximum is 64.', jsonb_array_length(requests));
+        ELSIF checked.registry_id IS NOT NULL AND checked.registry_id IS DISTINCT FROM about.registry_id THEN
+            about.outcome := 'foreign';
+            about.detail := format('this registry is %s, not %s', coalesce(about.registry_id::text, 'a new one'),
+                                   checked.registry_id);
+        END IF;
     END IF;
     IF about.outcome IS NOT NULL THEN
         -- The tokens of a refused server also count.
@@ -68,31 +57,30 @@ BEGIN
     -- As in renew(), a server that proves a loss gets no new tokens.
     IF snowflake_registry.what_tokens_prove(evidence) IS NULL THEN
         SELECT jsonb_object_agg(asked_for.name, snowflake_registry.token_of_segment(asked_for.name)) INTO tokens
-        FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(take_ranges.requests) AS element)
+        FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(call.requests) AS element)
             AS asked_for
         WHERE asked_for.name IS NOT NULL;
     END IF;
 
     -- As in open_registry(), this check before the lock avoids a lock upgrade.
-    loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
+    loss := snowflake_registry.lost_numbers(checked.registry_id, call.requests, is_local);
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL, evidence,
         -- Without a fleet there is no floor, so the quarantine can end although the server does not report its clock.
         NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings));
     IF loss IS NOT NULL THEN
-        loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
+        loss := snowflake_registry.lost_numbers(checked.registry_id, call.requests, is_local);
     END IF;
     IF loss IS NOT NULL THEN
         PERFORM snowflake_registry.enter_quarantine(loss);
         SELECT * INTO registry FROM snowflake_registry.settings;
     END IF;
-    SELECT * INTO said
-    FROM snowflake_registry.read_facts(jsonb_build_object('node_name', take_ranges.node_name));
+    SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
 
     FOR asked IN
         SELECT one.*
-        FROM jsonb_array_elements(take_ranges.requests) WITH ORDINALITY AS element (value, ordinal),
-             LATERAL snowflake_registry.read_request(element.ordinal, element.value, take_ranges.registry_id)
+        FROM jsonb_array_elements(call.requests) WITH ORDINALITY AS element (value, ordinal),
+             LATERAL snowflake_registry.read_request(element.ordinal, element.value, checked.registry_id)
                  AS one
         ORDER BY one.name COLLATE "C", element.ordinal
     LOOP
@@ -135,6 +123,8 @@ BEGIN
                 answer.near := CASE WHEN snowflake_registry.is_granted(answer.near) THEN answer.near END;
             END IF;
         END IF;
+        answer.lowest_protocol := about.lowest_protocol;
+        answer.highest_protocol := about.highest_protocol;
         answer.request := asked.request;
         answer.name := asked.name;
         answer.registry_id := about.registry_id;
@@ -152,11 +142,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take_ranges(uuid, jsonb, text, boolean) IS
+COMMENT ON FUNCTION snowflake_registry.take_ranges(jsonb, boolean) IS
     'common implementation of take() and take_local()';
 
-CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
-RETURNS SETOF snowflake_registry.taken
+CREATE FUNCTION snowflake_registry.take(request jsonb) RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- The owner and superusers can call functions without a GRANT. Such calls are rejected, because serves_others()
@@ -167,26 +156,23 @@ BEGIN
                   DETAIL = 'EXECUTE on this function has not been granted to any role. A registry that serves only its own '
                            'server does not wait for other servers when it may have lost commits.',
                   HINT = 'Create a role for the servers, and grant the privilege to the role: GRANT EXECUTE ON FUNCTION '
-                         'snowflake_registry.take(uuid, jsonb, text) TO ...;';
+                         'snowflake_registry.take TO ...;';
     END IF;
-    RETURN QUERY
-        SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, false);
+    RETURN QUERY SELECT * FROM snowflake_registry.take_ranges(request, false);
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
+COMMENT ON FUNCTION snowflake_registry.take(jsonb) IS
     'grants ranges of numbers to a server';
 
 -- This is a separate function, because a server that connects can claim anything about itself. Never grant EXECUTE on
 -- this function.
-CREATE FUNCTION snowflake_registry.take_local(registry_id uuid, requests jsonb, node_name text)
-RETURNS SETOF snowflake_registry.taken
+CREATE FUNCTION snowflake_registry.take_local(request jsonb) RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RETURN QUERY
-        SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, true);
+    RETURN QUERY SELECT * FROM snowflake_registry.take_ranges(request, true);
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take_local(uuid, jsonb, text) IS
+COMMENT ON FUNCTION snowflake_registry.take_local(jsonb) IS
     'same as take(), for the registry''s own server';
 
 -- The registry does not know which server took numbers in a lost commit. Therefore, every server that is allowed to
@@ -198,7 +184,7 @@ BEGIN
         SELECT
         FROM pg_proc AS function,
              LATERAL aclexplode(coalesce(function.proacl, acldefault('f', function.proowner))) AS acl
-        WHERE function.oid = 'snowflake_registry.take(uuid, jsonb, text)'::regprocedure
+        WHERE function.oid = 'snowflake_registry.take(jsonb)'::regprocedure
           AND acl.grantee <> function.proowner
     );
 END

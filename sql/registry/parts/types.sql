@@ -1,6 +1,7 @@
--- The result of acquire(), renew() and release(). Because some arguments and result columns have the same names, the functions
--- cannot use RETURNS TABLE.
+-- The result of acquire(), renew() and release(). Callers read the columns by name, so later versions can add columns.
 CREATE TYPE snowflake_registry.answer AS (
+    lowest_protocol int,
+    highest_protocol int,
     outcome text,
     datacenter_id int,
     worker_id int,
@@ -17,7 +18,7 @@ CREATE TYPE snowflake_registry.answer AS (
 COMMENT ON TYPE snowflake_registry.answer IS
     'result of acquire(), renew() and release(); times are in microseconds of Unix time, and intervals in microseconds';
 
--- One element of argument requests of take(). Invalid values are omitted.
+-- One element of key "requests" of a request of take(). Invalid values are omitted.
 CREATE TYPE snowflake_registry.request AS (
     request int,
     name text,
@@ -33,6 +34,8 @@ CREATE TYPE snowflake_registry.request AS (
 COMMENT ON TYPE snowflake_registry.request IS 'request for numbers of one segment, in a call of take()';
 
 CREATE TYPE snowflake_registry.taken AS (
+    lowest_protocol int,
+    highest_protocol int,
     request int,
     name text,
     outcome text,

@@ -25,6 +25,7 @@ CREATE VIEW snowflake_registry.status AS
                                        'snowflake_registry.signing_key'::regclass,
                                        'snowflake_registry.segment_privilege'::regclass)
                  AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
+                                      'snowflake_registry.keep_longest_lease()'::regprocedure,
                                       'snowflake_registry.leave_out()'::regprocedure)
                  AND guard.tgenabled <> 'A'
            ) AS is_guarded
@@ -37,7 +38,7 @@ COMMENT ON COLUMN snowflake_registry.status.quarantine_until IS
     'end of the quarantine, before which no new worker ID is granted; NULL if there is no quarantine';
 COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'number of leases that have not ended and were not released';
 COMMENT ON COLUMN snowflake_registry.status.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
-COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'highest value that lease has ever had';
+COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'duration of the longest lease that may have been granted';
 COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'interval at which servers renew their leases';
 COMMENT ON COLUMN snowflake_registry.status.first_worker IS 'lowest worker ID that the registry grants';
 COMMENT ON COLUMN snowflake_registry.status.last_worker IS
@@ -69,7 +70,7 @@ CREATE VIEW snowflake_registry.fleet AS
                 WHEN lease.is_reserved THEN 'reserved'
                 ELSE CASE WHEN lease.lease_id IS NULL OR lease.used_until IS NOT NULL THEN 'free' ELSE 'lapsed' END
            END AS state,
-           lease.node_name, lease.host, lease.port, lease.layout, lease.version,
+           lease.node_name, lease.host, lease.port, lease.layout, lease.version, lease.protocol,
            lease.acquired_at, lease.renewed_at, lease.granted_from, lease.granted_until,
            greatest(coalesce(lease.used_until, lease.granted_until) - statement_timestamp(), interval '0') AS time_left,
            lease.clock_offset, lease.grant_count,
@@ -88,6 +89,7 @@ COMMENT ON COLUMN snowflake_registry.fleet.host IS 'host of the server';
 COMMENT ON COLUMN snowflake_registry.fleet.port IS 'port of the server';
 COMMENT ON COLUMN snowflake_registry.fleet.layout IS 'layout of the server: the name of a preset, or the definition of the layout';
 COMMENT ON COLUMN snowflake_registry.fleet.version IS 'version of snowflake_id on the server';
+COMMENT ON COLUMN snowflake_registry.fleet.protocol IS 'protocol in which the server calls the registry';
 COMMENT ON COLUMN snowflake_registry.fleet.acquired_at IS 'time at which the server acquired the identity';
 COMMENT ON COLUMN snowflake_registry.fleet.renewed_at IS 'time of the last renewal';
 COMMENT ON COLUMN snowflake_registry.fleet.granted_from IS 'start of the last granted range: the holder issues no ID with an earlier time';

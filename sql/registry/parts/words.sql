@@ -26,16 +26,22 @@ RETURN CASE WHEN node_name IS NULL THEN 'a server without a name' ELSE '"' || no
     || CASE WHEN host IS NULL THEN '' ELSE ' (' || host || coalesce(':' || port::text, '') || ')' END;
 COMMENT ON FUNCTION snowflake_registry.server_in_words(text, text, int) IS 'formats the name and the address of a server for messages';
 
+-- A control character must not start a new line in the log, or move the cursor of a terminal.
+CREATE FUNCTION snowflake_registry.printable(said text) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN regexp_replace(said COLLATE "C", '[[:cntrl:]]', '?', 'g');
+COMMENT ON FUNCTION snowflake_registry.printable(text) IS 'replaces control characters of a text by question marks';
+
 CREATE FUNCTION snowflake_registry.name_in_words(name text) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN '"' || regexp_replace(name COLLATE "C", '[[:cntrl:]]', '?', 'g') || '"';
+RETURN '"' || snowflake_registry.printable(name) || '"';
 COMMENT ON FUNCTION snowflake_registry.name_in_words(text) IS 'formats the name of a segment for messages';
 
 -- The facts that a server reports about itself are informational and may contain anything. Invalid values are omitted.
 -- Bodies of SECURITY DEFINER functions contain no backslashes, because a caller can change the meaning of backslashes.
 CREATE FUNCTION snowflake_registry.read_facts(
     facts jsonb, OUT node_name text, OUT host text, OUT port int, OUT layout text, OUT version text,
-    OUT clock_offset interval, OUT tokens jsonb
+    OUT clock_offset interval
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -47,10 +53,8 @@ BEGIN
         RETURN;
     END IF;
     FOR i IN 1 .. 4 LOOP
-        -- A control character must not start a new line in the log.
         IF jsonb_typeof(facts -> keys[i]) = 'string' THEN
-            texts[i] := left(facts ->> keys[i], lengths[i]);
-            texts[i] := nullif(regexp_replace(texts[i] COLLATE "C", '[[:cntrl:]]', '?', 'g'), '');
+            texts[i] := nullif(snowflake_registry.printable(left(facts ->> keys[i], lengths[i])), '');
         END IF;
     END LOOP;
     node_name := texts[1];
@@ -66,29 +70,7 @@ BEGIN
     IF facts ->> 'clock_offset' COLLATE "C" ~ '^-?[0-9]{1,15}$' THEN
         clock_offset := make_interval(secs => (facts ->> 'clock_offset')::float8 / 1000000);
     END IF;
-    tokens := facts -> 'tokens';
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_facts(jsonb) IS
     'extracts the facts that a server reports about itself; omits invalid values';
-
--- Each request contains the number of its protocol, and is answered in that protocol. A version that changes the meaning
--- of requests or answers raises "highest". It raises "lowest" only if it can no longer serve the older callers.
-CREATE FUNCTION snowflake_registry.refuse_protocol(protocol jsonb, OUT outcome text, OUT detail text)
-IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    lowest CONSTANT int := 1;
-    highest CONSTANT int := 1;
-    -- A request without a number has protocol 1. A value that is not a number can only be that of a later version.
-    said CONSTANT text := coalesce(nullif(protocol::text, 'null'), '1');
-    number CONSTANT int := CASE WHEN said COLLATE "C" ~ '^[0-9]{1,9}$' THEN said::int ELSE 2147483647 END;
-BEGIN
-    IF number NOT BETWEEN lowest AND highest THEN
-        outcome := CASE WHEN number > highest THEN 'registry too old' ELSE 'caller too old' END;
-        detail := format('the request has protocol %s, and the registry knows protocols %s to %s',
-                         left(said, 20), lowest, highest);
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION snowflake_registry.refuse_protocol(jsonb) IS
-    'tests whether the registry knows the protocol of a request; if not, returns the outcome of the answer';

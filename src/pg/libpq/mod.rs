@@ -7,7 +7,7 @@ mod problem;
 mod start;
 mod text;
 
-pub use answer::{Row, StatementError};
+pub use answer::StatementError;
 pub use connection::Connection;
 pub use options::Options;
 pub use problem::{Problem, Rejection};

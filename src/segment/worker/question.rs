@@ -17,7 +17,7 @@ use crate::segment::local_registry;
 use crate::shared::segments::Trouble;
 
 impl Worker {
-    /// Calls the registry, and adds the registry's tokens to the requests. Returns `Err(None)` if the process
+    /// Calls the registry with the registry's tokens. Returns `Err(None)` if the process
     /// must stop.
     pub fn ask_registry(
         &mut self,
@@ -50,8 +50,9 @@ impl Worker {
         requests: &[&Request],
         registry_id: Option<Uuid>,
     ) -> Result<Answered, Option<Failure>> {
-        let requests = self.with_evidence(requests, registry_id);
-        let mut question = Question { registry_id, requests: &requests, node_name: config::node_name() };
+        let tokens = self.evidence(requests, registry_id);
+        let node_name = config::node_name();
+        let mut question = Question { registry_id, requests, tokens: &tokens, node_name };
         if self.is_local || !self.tells_name_as_it_is {
             question = question.in_ascii();
         }
@@ -89,19 +90,12 @@ impl Worker {
         answered.map_err(Failure::of_registry)
     }
 
-    /// Returns the requests with the tokens of the given registry. If no registry is given, the tokens are
+    /// Returns the tokens of the given registry for the segments of the requests. If no registry is given, the tokens are
     /// those of the last registry that answered.
-    fn with_evidence(&self, requests: &[&Request], registry_id: Option<Uuid>) -> Vec<Request> {
-        let mut requests: Vec<Request> = requests.iter().copied().cloned().collect();
-        if let Ok(range_file) = &self.range_file {
-            let mut shown = BTreeSet::new();
-            for request in &mut requests {
-                if shown.insert(request.name.clone()) {
-                    request.tokens =
-                        range_file.tokens(registry_id.or(range_file.registry_id()), &request.name);
-                }
-            }
-        }
-        requests
+    fn evidence(&self, requests: &[&Request], registry_id: Option<Uuid>) -> Vec<String> {
+        let Ok(range_file) = &self.range_file else { return vec![] };
+        let registry_id = registry_id.or(range_file.registry_id());
+        let names: BTreeSet<_> = requests.iter().map(|request| &request.name).collect();
+        names.into_iter().flat_map(|name| range_file.tokens(registry_id, name)).collect()
     }
 }

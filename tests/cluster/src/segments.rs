@@ -151,17 +151,17 @@ pub fn impatient(server: &Cluster) -> Client {
 pub fn before_take(registry: &Cluster, statement: &str) {
     let mut client = registry.connect();
     let rename = match single(&mut client, "SELECT to_regproc('snowflake_registry.real_take') IS NULL") {
-        true => "ALTER FUNCTION snowflake_registry.take(uuid, jsonb, text) RENAME TO real_take;",
+        true => "ALTER FUNCTION snowflake_registry.take RENAME TO real_take;",
         false => "",
     };
     // One transaction, so that no call finds no function.
     client.run(&format!(
         "{rename}
-         CREATE OR REPLACE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
+         CREATE OR REPLACE FUNCTION snowflake_registry.take(request jsonb)
          RETURNS SETOF snowflake_registry.taken VOLATILE SECURITY DEFINER LANGUAGE plpgsql AS $$
          BEGIN
              {statement}
-             RETURN QUERY SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, false);
+             RETURN QUERY SELECT * FROM snowflake_registry.take_ranges(request, false);
          END $$;
          GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;"
     ));
@@ -169,8 +169,8 @@ pub fn before_take(registry: &Cluster, statement: &str) {
 
 /// Makes reports on a segment fail.
 pub fn break_reports(registry: &Cluster, name: &str) {
-    let report = format!(r#"'[{{"name": "{name}", "report": true}}]'"#);
-    before_take(registry, &format!("IF requests @> {report} THEN RAISE EXCEPTION 'broken'; END IF;"));
+    let report = format!(r#"'{{"requests": [{{"name": "{name}", "report": true}}]}}'"#);
+    before_take(registry, &format!("IF request @> {report} THEN RAISE EXCEPTION 'broken'; END IF;"));
 }
 
 /// Undoes [`break_reports`].

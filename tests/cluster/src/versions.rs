@@ -3,7 +3,7 @@
 //! | part | difference |
 //! | --- | --- |
 //! | `snowflake_id` | has the function `snowflake_made_up()` |
-//! | `snowflake_id_registry` | knows protocol 2 as well; its tables have format 2 |
+//! | `snowflake_id_registry` | knows protocol 2 as well; its answers have one more column; its tables have format 2 |
 //! | the library | writes format 2 of file `snowflake_id.segments`, and reads format 1 as well |
 //!
 //! Version 0.0.9 of the registry, which is made up too, does not know protocol 1 yet.
@@ -42,6 +42,8 @@ ALTER TABLE snowflake_registry.settings
 UPDATE snowflake_registry.settings SET format = 2;
 ALTER TABLE snowflake_registry.settings VALIDATE CONSTRAINT these_rows_need_another_version_of_the_registry;
 SELECT snowflake_registry.sign_settings() FROM snowflake_registry.settings;
+ALTER TYPE snowflake_registry.answer ADD ATTRIBUTE later pg_catalog.text[];
+ALTER TYPE snowflake_registry.taken ADD ATTRIBUTE later pg_catalog.text[];
 ";
 
 /// A copy of the installation, to which the made-up versions can be added.
@@ -67,13 +69,10 @@ impl Installation {
 
     /// Adds version 0.0.9 of the registry, from which the current version can be reached.
     pub fn add_version_before(&self) {
-        let older = self.script("snowflake_id_registry", CURRENT).replacen(
-            " CONSTANT int := 1;",
-            " CONSTANT int := 0;",
-            2,
-        );
+        let older =
+            self.script("snowflake_id_registry", CURRENT).replacen("RETURN (1, 1);", "RETURN (0, 0);", 1);
         self.write(&format!("snowflake_id_registry--{BEFORE}.sql"), &older);
-        let upgrade = refuse_protocol(&self.script("snowflake_id_registry", CURRENT));
+        let upgrade = known_protocols(&self.script("snowflake_id_registry", CURRENT));
         self.write(&format!("snowflake_id_registry--{BEFORE}--{CURRENT}.sql"), &upgrade);
     }
 
@@ -84,10 +83,12 @@ impl Installation {
         self.add_version("snowflake_id", &fresh, ADDED);
         let fresh = self
             .script("snowflake_id_registry", CURRENT)
-            .replace("highest CONSTANT int := 1;", "highest CONSTANT int := 2;")
+            .replace("RETURN (1, 1);", "RETURN (1, 2);")
+            .replace("    token text\n);", "    token text,\n    later text[]\n);")
+            .replace("    near text\n);", "    near text,\n    later text[]\n);")
             .replace("format int NOT NULL DEFAULT 1", "format int NOT NULL DEFAULT 2")
             .replace("CHECK (format = 1)", "CHECK (format = 2)");
-        let upgrade = format!("{}{CHANGED_TABLES}", refuse_protocol(&fresh));
+        let upgrade = format!("{}{CHANGED_TABLES}", known_protocols(&fresh));
         self.add_version("snowflake_id_registry", &fresh, &upgrade);
         self.install_library_of_next();
     }
@@ -146,9 +147,9 @@ pub fn run_by(server: &mut Cluster, installation: &Installation) {
 }
 
 /// The statement that replaces the function of a registry that knows the protocols.
-fn refuse_protocol(script: &str) -> String {
-    let from = script.find("CREATE FUNCTION snowflake_registry.refuse_protocol").unwrap();
-    let length = script[from..].find("\n$$;\n").unwrap() + "\n$$;\n".len();
+fn known_protocols(script: &str) -> String {
+    let from = script.find("CREATE FUNCTION snowflake_registry.protocols").unwrap();
+    let length = script[from..].find(");\n").unwrap() + ");\n".len();
     script[from..from + length].replacen("CREATE", "CREATE OR REPLACE", 1)
 }
 

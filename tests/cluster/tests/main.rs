@@ -124,6 +124,7 @@ mod registry {
     mod prepared;
     mod privileges;
     mod release;
+    mod requests;
     mod segments;
     mod segments_by_date;
     mod starting;

@@ -4,19 +4,18 @@ use std::cell::Cell;
 
 use snowflake_id_core::lease_answer::{Answer, LONGEST_TOKEN, MOST_CLOCK_DIFFERENCE_US, Terms};
 use snowflake_id_core::lease_state::{LeaseState, Needs, Outcome};
+use snowflake_id_core::reply::Reply;
 use uuid::Uuid;
 
-use crate::{columns, split_number};
+use crate::split_number;
 
-/// The column after those of an answer: the clock of the server.
-const CLOCK: usize = 12;
 /// The last time that PostgreSQL can represent, which no clock exceeds.
 const LATEST_US: i64 = 9_223_371_331_200_000_000;
 const DAY_US: i64 = 24 * 60 * 60 * 1_000_000;
 /// The maximum number of leases of which a server keeps evidence.
 const MOST_EVIDENCE: usize = 32;
 
-/// The registry's answers to one server, one in each line.
+/// The registry's answers to one server, one in each line. Column `now` is the clock of the server.
 pub fn answers(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut terms = Terms::default();
@@ -27,10 +26,10 @@ pub fn answers(data: &[u8]) {
         Uuid::from_u128(count.get())
     };
     for line in text.lines() {
-        let row = columns(line);
-        let now_us = row.get(CLOCK).and_then(|text| text.as_ref()?.parse().ok()).unwrap_or(0).min(LATEST_US);
+        let Ok(reply) = Reply::read(line) else { continue };
+        let now_us = reply.number("now").unwrap_or(0).min(LATEST_US);
         state.ask(new_token);
-        let answer = match Answer::read(|at| row.get(at)?.as_deref(), now_us) {
+        let answer = match Answer::read(&reply, now_us) {
             Ok(answer) => answer,
             Err(why) => {
                 assert!(why.len() < 200, "{why}");

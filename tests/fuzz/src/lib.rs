@@ -39,11 +39,6 @@ pub fn target(name: &str) -> Option<Target> {
     TARGETS.into_iter().find_map(|(of, target)| (of == name).then_some(target))
 }
 
-/// The columns of a row, separated by tabs. `-` is NULL.
-fn columns(line: &str) -> Vec<Option<String>> {
-    line.split('\t').map(|text| (text != "-").then(|| text.to_owned())).collect()
-}
-
 /// Splits a number off the start of the input. Bytes that are missing are 0.
 fn split_number(data: &[u8]) -> (i64, &[u8]) {
     let (start, rest) = data.split_at(data.len().min(8));

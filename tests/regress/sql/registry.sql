@@ -56,18 +56,30 @@ LANGUAGE sql AS $$
            round((answer.granted_until - clock_us()) / 60000000.0), round((answer.free_from - clock_us()) / 60000000.0),
            regexp_replace(answer.detail, '\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ', '(time)', 'g')
 $$;
+CREATE FUNCTION request(keys jsonb) RETURNS jsonb VOLATILE LANGUAGE sql AS $$
+    SELECT jsonb_build_object('protocol', 1, 'registry', NULL, 'tokens', jsonb_build_array(), 'clock', clock_us(), 'round_trip', 0)
+        || keys
+$$;
+CREATE FUNCTION needs(datacenter int DEFAULT 0, pin int DEFAULT NULL, worker_limit bigint DEFAULT 1024,
+                      unwanted int[] DEFAULT '{}') RETURNS jsonb LANGUAGE sql AS $$
+    SELECT jsonb_build_object('datacenter', datacenter, 'pin', pin, 'worker_limit', worker_limit, 'unwanted', unwanted)
+$$;
 CREATE FUNCTION acquire(lease int, nonce int, node text DEFAULT NULL, pin int DEFAULT NULL, worker_limit int DEFAULT 1024,
                         unwanted int[] DEFAULT '{}', registry_id uuid DEFAULT NULL,
                         ahead bigint DEFAULT 0, datacenter_id int DEFAULT 0)
 RETURNS snowflake_registry.answer LANGUAGE sql AS $$
-    SELECT snowflake_registry.acquire(registry_id, clock_us() + ahead, 0, uuid_of(lease), uuid_of(nonce),
-                                      jsonb_build_object('node_name', node), datacenter_id, pin, worker_limit, unwanted)
+    SELECT snowflake_registry.acquire(request(jsonb_build_object(
+        'registry', registry_id, 'clock', clock_us() + ahead, 'lease_id', uuid_of(lease), 'nonce', uuid_of(nonce),
+        'facts', jsonb_build_object('node_name', node), 'needs', needs(datacenter_id, pin, worker_limit, unwanted))))
+$$;
+CREATE FUNCTION nonces(lease int, last int, next int) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT jsonb_build_object('lease_id', uuid_of(lease), 'last_nonce', uuid_of(last), 'next_nonce', uuid_of(next))
 $$;
 CREATE FUNCTION renew(lease int, last int, next int, registry_id uuid DEFAULT NULL,
                       ahead bigint DEFAULT 0, round_trip bigint DEFAULT 0)
 RETURNS snowflake_registry.answer LANGUAGE sql AS $$
-    SELECT snowflake_registry.renew(registry_id, clock_us() + ahead, round_trip, uuid_of(lease), uuid_of(last),
-                                    uuid_of(next), '{}')
+    SELECT snowflake_registry.renew(request(nonces(lease, last, next) || jsonb_build_object(
+        'registry', registry_id, 'clock', clock_us() + ahead, 'round_trip', round_trip)))
 $$;
 -- Lets time pass.
 CREATE FUNCTION pass(span interval, worker int DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
@@ -102,7 +114,7 @@ SELECT (shown(renew(3, 1, 2))).*;
 SELECT (shown(acquire(3, 1, 'gamma'))).*;
 -- The server has an identity that no longer fits. It gets another one, and the rest of the first lease is granted to no
 -- other server.
-SELECT (shown(acquire(2, 1, 'beta', unwanted => '{1, NULL}'))).*;
+SELECT (shown(acquire(2, 1, 'beta', unwanted => '{1}'))).*;
 SELECT (shown(renew(2, 1, 2))).*;
 SELECT worker_id, state, node_name, grant_count FROM snowflake_registry.fleet;
 -- Another datacenter has its own worker IDs.
@@ -122,8 +134,8 @@ SELECT (shown(renew(1, 1, 2))).*;
 SELECT (shown(renew(1, 1, 2))).*;
 SELECT (shown(renew(1, 2, 3))).*;
 SELECT (shown(renew(1, 1, 4))).*;
-SELECT (shown(renew(1, NULL, 3))).*;
-SELECT (shown(renew(1, NULL, 5))).*;
+SELECT (shown(renew(1, 98, 3))).*;
+SELECT (shown(renew(1, 98, 5))).*;
 SELECT (shown(renew(99, 1, 2))).*;
 SELECT b.granted_from = a.granted_from AND b.granted_until > a.granted_until AS goes_on
 FROM renew(1, 3, 4) AS a, LATERAL renew(1, 4, 5, ahead => a.registry_clock - a.registry_clock) AS b;
@@ -158,31 +170,40 @@ SELECT (shown(acquire(20, 1, 'late', ahead => -75500000))).*;
 SELECT (shown(renew(8, 1, 2, ahead => 75500000))).*;
 SELECT (shown(renew(8, 1, 2, ahead => -75500000, round_trip => 40000000))).outcome;
 SELECT (shown(renew(8, 1, 2, ahead => -75500000, round_trip => 9223372036854775807))).outcome;
-SELECT outcome, detail FROM snowflake_registry.renew(NULL, NULL, NULL, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
-SELECT outcome FROM snowflake_registry.renew(NULL, 9223372036854775807, 9223372036854775807, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
-SELECT outcome FROM snowflake_registry.renew(NULL, -9223372036854775808, -9223372036854775808, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
+SELECT outcome, detail FROM snowflake_registry.renew(request(nonces(1, 1, 1) || '{"clock": null, "round_trip": null}'));
+SELECT outcome, detail FROM snowflake_registry.renew(request(nonces(1, 1, 1)) - '{clock,round_trip}'::text[]);
+-- A round trip that is not reported counts as none.
+SELECT (shown(snowflake_registry.renew(request(nonces(8, 1, 2) || jsonb_build_object('clock', clock_us() - 75500000)) - 'round_trip'))).*;
+SELECT (shown(snowflake_registry.renew(request(nonces(8, 1, 2) || jsonb_build_object('clock', clock_us() + 45500000, 'round_trip', NULL))))).outcome;
+SELECT outcome FROM snowflake_registry.renew(request(nonces(1, 1, 1) || '{"clock": 9223372036854775807, "round_trip": 9223372036854775807}'));
+SELECT outcome FROM snowflake_registry.renew(request(nonces(1, 1, 1) || '{"clock": -9223372036854775808, "round_trip": -9223372036854775808}'));
 -- So is a server that belongs to another registry.
 SELECT outcome, regexp_replace(detail, 'registry is [^,]*', 'registry is (this one)') FROM renew(8, 1, 2, registry_id => uuid_of(5));
 SELECT outcome FROM acquire(20, 1, registry_id => uuid_of(5));
 
 -- Invalid facts from a server do no harm.
-SELECT outcome FROM snowflake_registry.acquire(NULL, clock_us(), 0, uuid_of(30), uuid_of(1), jsonb_build_object(
-    'node_name', E'evil\n\x1b[2J' || repeat('x', 300), 'host', '["a"]'::jsonb, 'port', 1e300, 'layout', 7, 'version', E'\t',
-    'clock_offset', 1e99), 0, 500, NULL, NULL);
+SELECT outcome FROM snowflake_registry.acquire(request(jsonb_build_object(
+    'lease_id', uuid_of(30), 'nonce', uuid_of(1), 'needs', needs(pin => 500, unwanted => NULL), 'facts', jsonb_build_object(
+        'node_name', E'evil\n\x1b[2J' || repeat('x', 300), 'host', '["a"]'::jsonb, 'port', 1e300, 'layout', 7, 'version', E'\t',
+        'clock_offset', 1e99))));
 SELECT left(node_name, 12) AS node_name, length(node_name), host, port, layout, version, clock_offset BETWEEN '-1 minute' AND '1 minute' AS is_ours
 FROM snowflake_registry.fleet WHERE worker_id = 500;
-SELECT outcome FROM snowflake_registry.renew(NULL, clock_us(), 0, uuid_of(30), uuid_of(1), uuid_of(2),
-    '{"host": "db7", "port": "5433", "layout": "standard", "version": "0.1.0", "clock_offset": -2500000}');
+SELECT outcome FROM snowflake_registry.renew(request(nonces(30, 1, 2) ||
+    '{"facts": {"host": "db7", "port": "5433", "layout": "standard", "version": "0.1.0", "clock_offset": -2500000}}'));
 SELECT host, port, layout, version, clock_offset FROM snowflake_registry.fleet WHERE worker_id = 500;
 SELECT said.facts, outcome FROM (VALUES ('[]'::jsonb), ('7'), ('null'), (NULL), ('{"port": -1, "clock_offset": "a"}'), ('{"port": 70000}'))
-    AS said (facts), snowflake_registry.renew(NULL, clock_us(), 0, uuid_of(30), uuid_of(2), uuid_of(2), said.facts);
-SELECT outcome FROM snowflake_registry.renew(NULL, clock_us(), 0, uuid_of(30), uuid_of(2), uuid_of(2),
-    jsonb_build_object('host', (SELECT string_agg(md5(n::text), '') FROM generate_series(1, 9000) AS n)));
+    AS said (facts), snowflake_registry.renew(request(nonces(30, 2, 2) || coalesce(jsonb_build_object('facts', said.facts), '{}')));
+SELECT outcome FROM snowflake_registry.renew(request(nonces(30, 2, 2)));
+SELECT outcome FROM snowflake_registry.renew(request(nonces(30, 2, 2) || jsonb_build_object('facts', jsonb_build_object(
+    'host', (SELECT string_agg(md5(n::text), '') FROM generate_series(1, 9000) AS n)))));
 SELECT host, port FROM snowflake_registry.fleet WHERE worker_id = 500;
-SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.acquire(NULL, clock_us(), 0, NULL, uuid_of(1), NULL, 0, NULL, NULL, NULL)');
-SELECT code, message FROM sqlstate_of('SELECT acquire(40, 1, datacenter_id => -1)');
-SELECT code, message, detail FROM sqlstate_of('SELECT acquire(40, 1, unwanted => ARRAY(SELECT generate_series(1, 10001)))');
-SELECT code, message FROM sqlstate_of('SELECT renew(1, 2, NULL)');
+-- Other values must be valid.
+SELECT called, code, message, detail FROM (VALUES ('acquire(NULL, 1)'), ('acquire(40, NULL)'), ('acquire(40, 1, datacenter_id => NULL)'),
+    ('acquire(40, 1, datacenter_id => -1)'), ('acquire(40, 1, worker_limit => NULL)'), ('acquire(40, 1, worker_limit => -1)'),
+    ('acquire(40, 1, pin => -1)'), ('acquire(40, 1, unwanted => ''{1, NULL}'')'), ('acquire(40, 1, unwanted => ''{1, -1}'')'),
+    ('acquire(40, 1, unwanted => ARRAY(SELECT generate_series(1, 10001)))'),
+    ('renew(NULL, 1, 2)'), ('renew(1, NULL, 2)'), ('renew(1, 2, NULL)')) AS c (called), LATERAL sqlstate_of('SELECT ' || called);
+SELECT outcome FROM acquire(40, 1, pin => 20000, unwanted => ARRAY(SELECT generate_series(1, 10000)));
 
 -- The clock was years ahead, and servers refuse such an end. The server gets another worker ID, and no server gets the
 -- first before that end.
@@ -277,8 +298,7 @@ SELECT state, quarantine_reason FROM snowflake_registry.status;
 -- A token proves more than the registry knows, so commits were lost. Unsigned facts prove nothing.
 CREATE FUNCTION renew_and_show(lease int, last int, next int, token text) RETURNS text LANGUAGE sql AS $$
     SELECT outcome FROM snowflake_registry.renew(
-        NULL, clock_us(), 0, uuid_of(lease), uuid_of(last), uuid_of(next),
-        jsonb_build_object('tokens', jsonb_build_array(token)))
+        request(nonces(lease, last, next) || jsonb_build_object('tokens', jsonb_build_array(token))))
 $$;
 SELECT (shown(renew(8, 72, 73, registry_id => (SELECT registry_id FROM snowflake_registry.status)))).outcome;
 SELECT renew_and_show(8, 73, 74, 'lease:0:700:1:1000000:2000000:1000.');
@@ -332,9 +352,9 @@ DISCARD PLANS;
 SELECT pg_stat_force_next_flush();
 BEGIN;
 SET LOCAL enable_seqscan = off;
-SELECT answer.outcome FROM snowflake_registry.lease, snowflake_registry.status AS s, snowflake_registry.renew(
-    s.registry_id, clock_us(), 0, uuid_of(35), uuid_of(3), uuid_of(3),
-    jsonb_build_object('tokens', jsonb_build_array(snowflake_registry.token_of_lease(uuid_of(35))))) AS answer
+SELECT answer.outcome FROM snowflake_registry.lease, snowflake_registry.status AS s, snowflake_registry.renew(request(
+    nonces(35, 3, 3) || jsonb_build_object(
+        'registry', s.registry_id, 'tokens', jsonb_build_array(snowflake_registry.token_of_lease(uuid_of(35)))))) AS answer
 WHERE lease.lease_id = uuid_of(35);
 SELECT relname COLLATE "C" AS read_whole FROM pg_stat_xact_all_tables
 WHERE schemaname = 'snowflake_registry' AND relname IN ('lease', 'segment') AND seq_scan > 0 ORDER BY 1;
@@ -359,8 +379,7 @@ SHOW client_min_messages;
 CREATE ROLE regress_fleet;
 GRANT USAGE ON SCHEMA snowflake_registry TO regress_fleet;
 GRANT EXECUTE ON FUNCTION
-    snowflake_registry.acquire(uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]),
-    snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb) TO regress_fleet;
+    snowflake_registry.acquire(jsonb), snowflake_registry.renew(jsonb) TO regress_fleet;
 CREATE SCHEMA trap AUTHORIZATION regress_fleet;
 SET ROLE regress_fleet;
 CREATE FUNCTION trap.sprung(int, int) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'sprung as %', current_user; END$$;
@@ -381,10 +400,15 @@ SET standard_conforming_strings = off;
 SET TimeZone = 'Pacific/Kiritimati';
 SET DateStyle = 'Postgres, DMY';
 SET IntervalStyle = 'sql_standard';
-SELECT outcome, worker_id FROM snowflake_registry.acquire(NULL, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8, 0,
-    '00000000-0000-0000-0000-000000000050', '00000000-0000-0000-0000-000000000001', '{"node_name": "iota"}', 0, 300, NULL, NULL);
-SELECT outcome, worker_id FROM snowflake_registry.renew(NULL, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8, 0,
-    '00000000-0000-0000-0000-000000000050', '00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-000000000002', '{}');
+SELECT outcome, worker_id FROM snowflake_registry.acquire(jsonb_build_object(
+    'clock', (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8) ||
+    '{"protocol": 1, "registry": null, "tokens": [], "round_trip": 0, "lease_id": "00000000-0000-0000-0000-000000000050",
+      "nonce": "00000000-0000-0000-0000-000000000001", "facts": {"node_name": "iota"},
+      "needs": {"datacenter": 0, "pin": 300, "worker_limit": 1024, "unwanted": [301, 302]}}');
+SELECT outcome, worker_id FROM snowflake_registry.renew(jsonb_build_object(
+    'clock', (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8) ||
+    '{"protocol": 1, "registry": null, "tokens": ["a"], "round_trip": 0, "lease_id": "00000000-0000-0000-0000-000000000050",
+      "last_nonce": "00000000-0000-0000-0000-000000000001", "next_nonce": "00000000-0000-0000-0000-000000000002"}');
 RESET search_path;
 RESET row_security;
 RESET standard_conforming_strings;
@@ -427,7 +451,7 @@ SELECT code FROM sqlstate_of('DROP EXTENSION snowflake_id_registry');
 SET client_min_messages = warning;
 DROP EXTENSION snowflake_id_registry CASCADE;
 RESET client_min_messages;
-DROP FUNCTION uuid_of, clock_us, pass;
+DROP FUNCTION uuid_of, clock_us, pass, request, needs, nonces;
 
 -- It cannot be created in an existing schema, whose owner may have objects in it that are not visible yet.
 CREATE ROLE regress_owner;
@@ -442,8 +466,9 @@ RESET ROLE;
 SET ROLE regress_owner;
 CREATE EXTENSION snowflake_id_registry;
 SELECT snowflake_registry.start_fleet();
-SELECT outcome FROM snowflake_registry.acquire(NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0,
-    gen_random_uuid(), gen_random_uuid(), NULL, 0, NULL, NULL, NULL);
+SELECT outcome FROM snowflake_registry.acquire(jsonb_build_object(
+    'protocol', 1, 'registry', NULL, 'tokens', '[]'::jsonb, 'clock', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+    'lease_id', gen_random_uuid(), 'nonce', gen_random_uuid(), 'needs', '{"datacenter": 0, "worker_limit": 1024}'::jsonb));
 RESET ROLE;
 SET client_min_messages = warning;
 DROP EXTENSION snowflake_id_registry CASCADE;

@@ -3,9 +3,13 @@
 CREATE EXTENSION snowflake_id_registry;
 CREATE ROLE regress_fleet;
 GRANT USAGE ON SCHEMA snowflake_registry TO regress_fleet;
-GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) TO regress_fleet;
+GRANT EXECUTE ON FUNCTION snowflake_registry.take(jsonb) TO regress_fleet;
+CREATE FUNCTION request(requests jsonb, node text) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT jsonb_build_object('protocol', 1, 'registry', NULL, 'tokens', jsonb_build_array(), 'requests', requests,
+                              'facts', jsonb_build_object('node_name', node))
+$$;
 CREATE FUNCTION taken(requests jsonb) RETURNS TABLE (name text, outcome text, first bigint, near text, detail text) LANGUAGE sql AS $$
-    SELECT t.name, t.outcome, t.first, t.near, t.detail FROM snowflake_registry.take(NULL, requests, 'shop') AS t
+    SELECT t.name, t.outcome, t.first, t.near, t.detail FROM snowflake_registry.take(request(requests, 'shop')) AS t
 $$;
 
 -- By default, a role may use all segments.
@@ -24,8 +28,8 @@ SET SESSION AUTHORIZATION regress_shop;
 SELECT name, outcome, first, detail FROM taken('[{"name": "mine"}, {"name": "theirs"}, {"name": "nothing"}, {"name": "not yet"}, {"name": ""}]');
 -- A denied name is neither read nor raised, and no token is signed for it. Nothing tells whether it exists.
 SELECT t.name, t.outcome, t.first, t.step, t.max_value, t.near, t.token IS NULL AS has_no_token
-FROM snowflake_registry.take(NULL, '[{"name": "theirs", "report": true}, {"name": "theirs", "report": true, "had_until": 5000, "registry_id": null},
-    {"name": "theirs", "had_until": -1}, {"name": "Mine", "report": true}, {"name": "made up", "next": true}]', NULL) AS t;
+FROM snowflake_registry.take(request('[{"name": "theirs", "report": true}, {"name": "theirs", "report": true, "had_until": 5000, "registry_id": null},
+    {"name": "theirs", "had_until": -1}, {"name": "Mine", "report": true}, {"name": "made up", "next": true}]', NULL)) AS t;
 -- A role cannot avoid its limits by another role of which it is a member.
 SET ROLE regress_fleet;
 SELECT name, outcome FROM taken('[{"name": "theirs"}]');
@@ -63,14 +67,16 @@ RESET SESSION AUTHORIZATION;
 GRANT EXECUTE ON FUNCTION snowflake_registry.acquire TO regress_shop;
 SET SESSION AUTHORIZATION regress_shop;
 SELECT outcome, split_part(detail, 'Z: ', 2) AS reason
-FROM snowflake_registry.acquire(NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0, gen_random_uuid(), gen_random_uuid(), NULL, 0, NULL, NULL, NULL);
+FROM snowflake_registry.acquire(request(NULL, NULL) || jsonb_build_object(
+    'clock', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 'lease_id', gen_random_uuid(), 'nonce', gen_random_uuid(),
+    'needs', '{"datacenter": 0, "worker_limit": 1024}'::jsonb));
 RESET SESSION AUTHORIZATION;
 REVOKE EXECUTE ON FUNCTION snowflake_registry.acquire FROM regress_shop;
 SET SESSION AUTHORIZATION regress_shop;
 RESET SESSION AUTHORIZATION;
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 1 AS all_of_them;
 -- The registry's own server, superusers and the owner are not limited.
-SELECT t.outcome FROM snowflake_registry.take_local(NULL, '[{"name": "theirs"}]', 'here') AS t;
+SELECT t.outcome FROM snowflake_registry.take_local(request('[{"name": "theirs"}]', 'here')) AS t;
 SELECT outcome FROM taken('[{"name": "theirs"}]');
 SELECT n, code, message, detail, hint FROM (VALUES
     (1, $$grant_segment(NULL, 'regress_shop')$$), (2, $$grant_segment('mine', NULL)$$), (3, $$grant_segment('mine', '4294967295')$$),
@@ -97,5 +103,5 @@ SELECT role, name FROM snowflake_registry.segment_privilege ORDER BY role, name;
 SELECT count(snowflake_registry.drop_segment(name)) AS dropped FROM snowflake_registry.segments WHERE state <> 'dropped';
 SELECT snowflake_registry.end_fleet();
 DROP EXTENSION snowflake_id_registry;
-DROP FUNCTION taken;
+DROP FUNCTION taken, request;
 DROP ROLE regress_shop, regress_admin, regress_fleet;

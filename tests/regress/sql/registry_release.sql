@@ -6,17 +6,25 @@ CREATE FUNCTION uuid_of(number int) RETURNS uuid IMMUTABLE LANGUAGE sql AS
     $$SELECT lpad(number::text, 32, '0')::uuid$$;
 CREATE FUNCTION clock_us() RETURNS bigint VOLATILE LANGUAGE sql AS
     $$SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint$$;
-CREATE FUNCTION facts(token text) RETURNS jsonb IMMUTABLE LANGUAGE sql AS
-    $$SELECT jsonb_build_object('node_name', 'program', 'tokens', to_jsonb(array_remove(ARRAY[token], NULL)))$$;
+CREATE FUNCTION request(token text, keys jsonb) RETURNS jsonb VOLATILE LANGUAGE sql AS $$
+    SELECT jsonb_build_object('protocol', 1, 'registry', NULL, 'tokens', to_jsonb(array_remove(ARRAY[token], NULL)),
+                              'clock', clock_us(), 'round_trip', 0, 'facts', '{"node_name": "program"}'::jsonb) || keys
+$$;
+CREATE FUNCTION nonces(lease int, last int, next int) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT jsonb_build_object('lease_id', uuid_of(lease), 'last_nonce', uuid_of(last), 'next_nonce', uuid_of(next))
+$$;
 CREATE FUNCTION acquire(lease int, nonce int, pin int DEFAULT NULL) RETURNS snowflake_registry.answer LANGUAGE sql AS $$
-    SELECT snowflake_registry.acquire(NULL, clock_us(), 0, uuid_of(lease), uuid_of(nonce), facts(NULL), 0, pin, 1024, NULL)
+    SELECT snowflake_registry.acquire(request(NULL, jsonb_build_object(
+        'lease_id', uuid_of(lease), 'nonce', uuid_of(nonce),
+        'needs', jsonb_build_object('datacenter', 0, 'pin', pin, 'worker_limit', 1024, 'unwanted', NULL))))
 $$;
 CREATE FUNCTION renew(lease int, last int, next int, token text DEFAULT NULL) RETURNS snowflake_registry.answer LANGUAGE sql AS $$
-    SELECT snowflake_registry.renew(NULL, clock_us(), 0, uuid_of(lease), uuid_of(last), uuid_of(next), facts(token))
+    SELECT snowflake_registry.renew(request(token, nonces(lease, last, next)))
 $$;
 CREATE FUNCTION release(lease int, last int, next int, used bigint, token text DEFAULT NULL, registry_id uuid DEFAULT NULL)
 RETURNS snowflake_registry.answer LANGUAGE sql AS $$
-    SELECT snowflake_registry.release(registry_id, uuid_of(lease), uuid_of(last), uuid_of(next), used, facts(token))
+    SELECT snowflake_registry.release(request(token, nonces(lease, last, next)
+        || jsonb_build_object('registry', registry_id, 'used_until', used)))
 $$;
 -- The outcome, and the start of the next range relative to the clock, in whole seconds.
 CREATE FUNCTION shown(answer snowflake_registry.answer, OUT outcome text, OUT worker_id int, OUT free_in numeric, OUT detail text)
@@ -33,8 +41,11 @@ INSERT INTO token SELECT 1, token FROM renew(1, 2, 3);
 SELECT (shown(release(1, 7, 8, clock_us()))).*;
 SELECT outcome FROM release(1, 3, 4, clock_us(), registry_id => uuid_of(5));
 SELECT (shown(release(9, 1, 2, clock_us()))).*;
-SELECT code, message FROM sqlstate_of('SELECT release(NULL, 1, 2, clock_us())');
-SELECT code, message FROM sqlstate_of('SELECT release(1, 2, NULL, clock_us())');
+SELECT called, code, message FROM (VALUES ('release(NULL, 1, 2, clock_us())'), ('release(1, NULL, 2, clock_us())'),
+    ('release(1, 2, NULL, clock_us())')) AS c (called), LATERAL sqlstate_of('SELECT ' || called);
+SELECT used_until, code, message, detail FROM (VALUES ('"now"'::jsonb), ('1.5'), ('9223372036854775808'), ('[]')) AS u (used_until),
+    LATERAL sqlstate_of(format('SELECT snowflake_registry.release(request(NULL, nonces(1, 3, 4) || %L))',
+                               jsonb_build_object('used_until', used_until)));
 SELECT state FROM snowflake_registry.fleet WHERE worker_id = 0;
 
 -- The worker ID is taken up to the end of the used range, and free afterwards. A repeated call gets the same answer.
@@ -74,11 +85,13 @@ SELECT outcome FROM renew(4, 1, 2, (SELECT token FROM token WHERE lease = 1));
 SELECT outcome FROM renew(4, 2, 3, (SELECT token FROM token WHERE lease = 3));
 SELECT state FROM snowflake_registry.status;
 
--- The past is not handed back, and neither is more than the range. NULL stands for all of it.
+-- The past is not handed back, and neither is more than the range. NULL stands for all of it, and so does a missing key.
+-- The clock does not matter.
 SELECT (shown(release(4, 3, 4, -9223372036854775808))).*;
-SELECT (acquire(5, 1, 5)).outcome, (acquire(6, 1, 6)).outcome, (acquire(7, 1, 7)).outcome;
+SELECT (acquire(5, 1, 5)).outcome, (acquire(6, 1, 6)).outcome, (acquire(7, 1, 7)).outcome, (acquire(8, 1, 8)).outcome;
 SELECT (shown(release(5, 1, 1, 9223372036854775807))).*;
 SELECT (shown(release(6, 1, 1, NULL))).*;
+SELECT (shown(snowflake_registry.release(request(NULL, nonces(8, 1, 1)) - '{clock,round_trip,facts}'::text[]))).*;
 -- The range of a lease that has ended is used up.
 CREATE FUNCTION pass(span interval, worker int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -92,7 +105,7 @@ END
 $$;
 SELECT pass('15 minutes', 7);
 SELECT (shown(release(7, 1, 1, clock_us()))).*;
-SELECT worker_id, state FROM snowflake_registry.fleet WHERE worker_id BETWEEN 5 AND 7 ORDER BY 1;
+SELECT worker_id, state FROM snowflake_registry.fleet WHERE worker_id BETWEEN 5 AND 8 ORDER BY 1;
 
 -- A shorter lease: the end of a new range is not before an earlier end.
 SELECT outcome FROM acquire(10, 1, 10);
@@ -147,11 +160,11 @@ SELECT (release(22, 2, 3, 0)).outcome;
 CREATE ROLE regress_program;
 GRANT USAGE ON SCHEMA snowflake_registry TO regress_program;
 SET ROLE regress_program;
-SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.release(NULL, gen_random_uuid(), NULL, gen_random_uuid(), 0, NULL)');
+SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.release(request(NULL, nonces(99, 1, 2)))');
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION snowflake_registry.release(uuid, uuid, uuid, uuid, bigint, jsonb) TO regress_program;
+GRANT EXECUTE ON FUNCTION snowflake_registry.release(jsonb) TO regress_program;
 SET ROLE regress_program;
-SELECT outcome FROM snowflake_registry.release(NULL, gen_random_uuid(), NULL, gen_random_uuid(), 0, NULL);
+SELECT outcome FROM snowflake_registry.release(request(NULL, nonces(99, 1, 2)));
 RESET ROLE;
 DROP OWNED BY regress_program;
 DROP ROLE regress_program;
@@ -160,8 +173,8 @@ DROP ROLE regress_program;
 SELECT outcome FROM renew(2, 1, 2);
 SELECT (release(2, 2, 2, 0)).outcome;
 SELECT worker_id, state FROM snowflake_registry.fleet WHERE state IN ('held', 'ending') ORDER BY 1;
-SELECT pass('15 minutes', 5), pass('15 minutes', 6), pass('15 minutes', 20);
+SELECT pass('15 minutes', 5), pass('15 minutes', 6), pass('15 minutes', 8), pass('15 minutes', 20);
 SELECT snowflake_registry.end_fleet();
-DROP FUNCTION acquire, renew, release, shown, facts, uuid_of, clock_us, pass;
+DROP FUNCTION acquire, renew, release, shown, request, nonces, uuid_of, clock_us, pass;
 DROP TABLE token, stopped;
 DROP EXTENSION snowflake_id_registry CASCADE;

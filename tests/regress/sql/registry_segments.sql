@@ -1,32 +1,38 @@
 -- Numbers without time, which the registry grants in ranges: what a single session can test. The tests in
 -- tests/cluster/tests/registry cover the rest.
 CREATE EXTENSION snowflake_id_registry;
+CREATE FUNCTION request(requests jsonb, node text DEFAULT NULL, registry_id uuid DEFAULT NULL, tokens text[] DEFAULT '{}')
+RETURNS jsonb LANGUAGE sql AS $$
+    SELECT jsonb_build_object('protocol', 1, 'registry', registry_id, 'tokens', tokens, 'requests', requests,
+                              'facts', jsonb_build_object('node_name', node))
+$$;
 -- A taker that needs no grant would not be counted.
-SELECT * FROM snowflake_registry.take(NULL, '[]', NULL);
-GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) TO pg_monitor;
+SELECT * FROM snowflake_registry.take(request('[]'));
+GRANT EXECUTE ON FUNCTION snowflake_registry.take(jsonb) TO pg_monitor;
 
 -- A server's call, without parts of the reply that vary between runs.
-CREATE FUNCTION taken(requests jsonb, is_ours boolean DEFAULT false, node text DEFAULT 'alpha')
+CREATE FUNCTION taken(requests jsonb, is_ours boolean DEFAULT false, node text DEFAULT 'alpha', tokens text[] DEFAULT '{}')
 RETURNS TABLE (request int, name text, outcome text, first bigint, count bigint, step bigint, detail text)
 LANGUAGE sql AS $$
     SELECT t.request, t.name, t.outcome, t.first, t.count, t.step,
            regexp_replace(t.detail, '\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ', '(time)', 'g')
-    FROM snowflake_registry.take(
-        CASE WHEN is_ours THEN (SELECT registry_id FROM snowflake_registry.status) END, requests, node) AS t
+    FROM snowflake_registry.take(request(
+        requests, node, CASE WHEN is_ours THEN (SELECT registry_id FROM snowflake_registry.status) END, tokens)) AS t
 $$;
 -- The registry's own server.
 CREATE FUNCTION taken_here(requests jsonb) RETURNS TABLE (request int, outcome text) LANGUAGE sql AS $$
-    SELECT t.request, t.outcome FROM snowflake_registry.take_local((SELECT registry_id FROM snowflake_registry.status), requests, 'here') AS t
+    SELECT t.request, t.outcome FROM snowflake_registry.take_local(
+        request(requests, 'here', (SELECT registry_id FROM snowflake_registry.status))) AS t
 $$;
 
 -- No fleet has to be started. Without a request there is still one row.
 SELECT t.name, t.outcome, t.detail, t.registry_clock BETWEEN 1700000000000000 AND 9000000000000000 AS has_clock
-FROM snowflake_registry.take(NULL, '[]', NULL) AS t;
+FROM snowflake_registry.take(request('[]')) AS t;
 SELECT snowflake_registry.create_segment('orders');
 SELECT state, live_leases FROM snowflake_registry.status;
 SELECT t.name, t.outcome, t.first, t.increment, t.count, t.period_key, t.period_ends, t.step, t.max_value, t.detail,
        t.registry_id = s.registry_id AS is_this_one
-FROM snowflake_registry.status AS s, snowflake_registry.take(s.registry_id, '[{"name": "orders"}]', 'alpha') AS t;
+FROM snowflake_registry.status AS s, snowflake_registry.take(request('[{"name": "orders"}]', 'alpha', s.registry_id)) AS t;
 
 -- One row for each request, in the order of names. Unknown names do not affect the rest.
 SELECT snowflake_registry.create_segment('Zebra', min_step => 5, max_step => 20);
@@ -112,7 +118,7 @@ SELECT request, outcome, detail FROM taken('[{"name": "orders", "had_until": -1}
 SELECT outcome FROM taken('[{"name": "Zebra"}]', node => E'e\nv\x1bil ' || repeat('x', 300));
 SELECT left(taken_by, 9) AS taken_by, length(taken_by) FROM snowflake_registry.segments WHERE name = 'Zebra';
 SELECT name, outcome, regexp_replace(detail, 'registry is [^,]*', 'registry is (this one)') AS detail
-FROM snowflake_registry.take('00000000-0000-0000-0000-000000000001', '[{"name": "orders"}]', NULL);
+FROM snowflake_registry.take(request('[{"name": "orders"}]', registry_id => '00000000-0000-0000-0000-000000000001'));
 
 -- The changes of a transaction are counted once, because they can only be lost together. What was rolled back is not counted.
 SELECT serial AS serial_before FROM snowflake_registry.status \gset
@@ -205,32 +211,32 @@ SELECT name, period, digits, time_zone FROM snowflake_registry.segments WHERE pe
 SELECT t.name, t.outcome, t.first - today() * 1000000 AS serial, t.count, t.period_key - today() AS key,
        t.period_starts - microseconds(date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC') AS starts,
        (t.period_ends - t.period_starts) / 3600000000.0 AS hours
-FROM snowflake_registry.take(NULL, '[{"name": "by day"}, {"name": "by day"}]', 'alpha') AS t;
+FROM snowflake_registry.take(request('[{"name": "by day"}, {"name": "by day"}]', 'alpha')) AS t;
 SELECT t.first - today('YYYYMM', 'Asia/Kathmandu') * 10 AS serial, t.increment, t.count,
        to_char(to_timestamp(t.period_ends / 1000000) AT TIME ZONE 'Asia/Kathmandu', 'DD HH24:MI:SS') AS ends
-FROM snowflake_registry.take(NULL, '[{"name": "by month"}]', 'alpha') AS t;
+FROM snowflake_registry.take(request('[{"name": "by month"}]', 'alpha')) AS t;
 SELECT outcome, regexp_replace(detail, '\d{6}', '(month)') AS detail FROM taken('[{"name": "by month"}]');
 SELECT state, numbers_granted FROM snowflake_registry.segments WHERE name = 'by month';
 SELECT t.first - today('YYYY', 'Pacific/Kiritimati') * 1000000000000000 AS serial,
        to_char(to_timestamp(t.period_ends / 1000000) AT TIME ZONE 'Pacific/Kiritimati', 'MM-DD HH24:MI:SS') AS ends
-FROM snowflake_registry.take(NULL, '[{"name": "by year"}]', 'alpha') AS t;
+FROM snowflake_registry.take(request('[{"name": "by year"}]', 'alpha')) AS t;
 -- The next period beside this one: each has its own serial numbers.
 SELECT t.request, t.first % 1000000 AS serial, t.period_key = today() AS is_today, t.period_starts > microseconds(now()) AS is_later
-FROM snowflake_registry.take(NULL, jsonb_build_array(
+FROM snowflake_registry.take(request(jsonb_build_array(
     jsonb_build_object('name', 'by day', 'next', true), jsonb_build_object('name', 'by day', 'had_until', today() * 1000000 + 20),
     jsonb_build_object('name', 'by day', 'next', true, 'period_key', today()),
     -- A server whose day has ended meanwhile is given numbers of today.
-    jsonb_build_object('name', 'by day', 'next', true, 'period_key', today() - 1)), NULL) AS t;
+    jsonb_build_object('name', 'by day', 'next', true, 'period_key', today() - 1)))) AS t;
 SELECT numbers_granted FROM snowflake_registry.segments WHERE name = 'by day';
 -- A server with numbers of the next day stays there, and continues above them. A server with numbers of another month
 -- is refused.
 SELECT t.request, t.outcome, t.first % 1000000 AS serial, t.period_key > today() AS is_later
 FROM (SELECT key_after AS tomorrow FROM snowflake_registry.key_after('day', today())) AS day,
-     LATERAL snowflake_registry.take(NULL, jsonb_build_array(
+     LATERAL snowflake_registry.take(request(jsonb_build_array(
     jsonb_build_object('name', 'by day', 'had_until', tomorrow * 1000000 + 99, 'period_key', tomorrow),
     jsonb_build_object('name', 'by day', 'period_key', tomorrow),
     jsonb_build_object('name', 'by day', 'period_key', tomorrow + 200),
-    jsonb_build_object('name', 'by day', 'had_until', 42, 'period_key', today())), NULL) AS t;
+    jsonb_build_object('name', 'by day', 'had_until', 42, 'period_key', today())))) AS t;
 -- Days, months and years as they are.
 SELECT zone, key, snowflake_registry.period_begins('day', zone, key) AT TIME ZONE 'UTC' AS begins,
        snowflake_registry.period_begins('day', zone, snowflake_registry.key_after('day', key))
@@ -269,8 +275,8 @@ SELECT outcome, first FROM taken('[{"name": "lost"}]', true);
 SELECT outcome, first FROM taken('[{"name": "lost", "had_until": 1000}]', true);
 -- A server's report proves nothing unless the registry has signed it.
 SELECT name, outcome, detail FROM taken('[{"name": "lost", "had_until": 2001}]', true);
-SELECT name, outcome, detail FROM taken(jsonb_build_array('{"name": "even"}'::jsonb, jsonb_build_object(
-    'name', 'lost', 'tokens', jsonb_build_array(snowflake_registry.signed('segment:6c6f7374:2002::0')))));
+SELECT name, outcome, detail FROM taken('[{"name": "even"}, {"name": "lost"}]',
+                                        tokens => ARRAY['segment:6c6f7374:9999::0.00', snowflake_registry.signed('segment:6c6f7374:2002::0')]);
 SELECT state, count(*), min(seen_until) AS seen_until FROM snowflake_registry.segments GROUP BY state ORDER BY state;
 -- For unknown names it can report no more.
 SELECT name, outcome, detail FROM taken('[{"name": "forgotten", "had_until": 7}]', true);
@@ -297,15 +303,15 @@ SELECT count(*) FROM snowflake_registry.segments WHERE state = 'closed';
 -- The same for a day's numbers: the reported number includes the days before, and is a date.
 SELECT snowflake_registry.create_segment('lost day', period => 'day', digits => 6);
 SELECT outcome FROM taken('[{"name": "lost day"}]', true);
-SELECT t.name, t.outcome FROM taken(jsonb_build_array(jsonb_build_object('name', 'lost day', 'tokens', jsonb_build_array(
+SELECT t.name, t.outcome FROM taken('[{"name": "lost day"}]', tokens => ARRAY[
     snowflake_registry.signed(concat('segment:6c6f737420646179:', today() * 1000000 + 1, ':',
-                                     snowflake_registry.key_after('day', today()) * 1000000 + 6, ':0')))))) AS t;
+                                     snowflake_registry.key_after('day', today()) * 1000000 + 6, ':0'))]) AS t;
 SELECT code, replace(message, today()::text, 'YYYYMMDD') AS message
 FROM sqlstate_of(format($$SELECT snowflake_registry.resume_segment('lost day', %s)$$, today() * 1000000 + 5000));
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_registry.resume_segment('lost day', 99991399000001)$$);
 SELECT snowflake_registry.resume_segment('lost day', snowflake_registry.key_after('day', today()) * 1000000 + 6);
 SELECT t.outcome, t.first % 1000000 AS serial, t.period_key > today() AS is_tomorrow
-FROM snowflake_registry.take(NULL, '[{"name": "lost day"}]', NULL) AS t;
+FROM snowflake_registry.take(request('[{"name": "lost day"}]')) AS t;
 SELECT snowflake_registry.resume_segments() > 10 AS all_others;
 -- The administrator knows better. Settings that were changed by hand.
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
@@ -319,28 +325,28 @@ SELECT snowflake_registry.resume_segments() > 10 AS all_of_them;
 SELECT outcome FROM taken('[{"name": "odd"}]');
 
 -- The registry's own server is not blocked while it is the only one that takes.
-REVOKE EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) FROM pg_monitor;
+REVOKE EXECUTE ON FUNCTION snowflake_registry.take(jsonb) FROM pg_monitor;
 SELECT snowflake_registry.create_segment('home');
-SELECT outcome, first FROM snowflake_registry.take_local(NULL, '[{"name": "home"}]', 'here');
+SELECT outcome, first FROM snowflake_registry.take_local(request('[{"name": "home"}]', 'here'));
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
 SELECT t.name, t.outcome, t.first FROM snowflake_registry.status AS s,
-    snowflake_registry.take_local(s.registry_id, '[{"name": "home", "had_until": 7000}, {"name": "odd"}]', 'here') AS t;
+    snowflake_registry.take_local(request('[{"name": "home", "had_until": 7000}, {"name": "odd"}]', 'here', s.registry_id)) AS t;
 SELECT state FROM snowflake_registry.segments WHERE name = 'home';
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 10 AS all_others;
 -- A segment from which others took numbers, although they no longer may.
-GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION snowflake_registry.take(jsonb) TO pg_monitor;
 SELECT outcome, first FROM taken('[{"name": "home"}]');
-REVOKE EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) FROM pg_monitor;
+REVOKE EXECUTE ON FUNCTION snowflake_registry.take(jsonb) FROM pg_monitor;
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
-SELECT outcome FROM snowflake_registry.take_local(NULL, '[{"name": "home"}]', 'here');
+SELECT outcome FROM snowflake_registry.take_local(request('[{"name": "home"}]', 'here'));
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 10 AS all_of_them;
 -- A segment from which others may take: perhaps they did.
 SELECT snowflake_registry.create_segment('open house');
 CREATE ROLE regress_fleet;
 GRANT USAGE ON SCHEMA snowflake_registry TO regress_fleet;
-GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) TO regress_fleet;
+GRANT EXECUTE ON FUNCTION snowflake_registry.take(jsonb) TO regress_fleet;
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
-SELECT outcome FROM snowflake_registry.take_local(NULL, '[{"name": "open house"}]', 'here');
+SELECT outcome FROM snowflake_registry.take_local(request('[{"name": "open house"}]', 'here'));
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 10 AS all_of_them;
 
 -- A server's role can take, and cannot be exploited.
@@ -361,7 +367,8 @@ SET standard_conforming_strings = off;
 SET TimeZone = 'Pacific/Kiritimati';
 SET DateStyle = 'Postgres, DMY';
 SET extra_float_digits = -15;
-SELECT name, outcome, first FROM snowflake_registry.take(NULL, '[{"name": "home"}, {"name": "int4 by year"}]', 'mallory')
+SELECT name, outcome, first FROM snowflake_registry.take(
+    '{"protocol": 1, "registry": null, "tokens": ["a"], "requests": [{"name": "home"}, {"name": "int4 by year"}], "facts": {"node_name": "mallory"}}')
 WHERE name OPERATOR(pg_catalog.=) 'home';
 RESET search_path;
 RESET standard_conforming_strings;
@@ -370,7 +377,7 @@ RESET DateStyle;
 RESET extra_float_digits;
 DROP TABLE pg_temp.segment;
 SELECT statement, code, message FROM (VALUES ($$SELECT * FROM snowflake_registry.segment$$), ($$SELECT * FROM snowflake_registry.segments$$),
-    ($$SELECT snowflake_registry.take_local(NULL, '[]', NULL)$$), ($$SELECT snowflake_registry.take_ranges(NULL, '[]', NULL, true)$$),
+    ($$SELECT snowflake_registry.take_local('{}')$$), ($$SELECT snowflake_registry.take_ranges('{}', true)$$),
     ($$SELECT snowflake_registry.create_segment('a')$$), ($$SELECT snowflake_registry.alter_segment('home', next_value => 90000)$$),
     ($$SELECT snowflake_registry.drop_segment('home')$$), ($$SELECT snowflake_registry.resume_segment('home', 90000)$$),
     ($$SELECT snowflake_registry.resume_segments()$$)) AS tried (statement), LATERAL sqlstate_of(statement);
@@ -383,7 +390,7 @@ SET client_min_messages = warning;
 DROP OWNED BY regress_fleet CASCADE;
 RESET client_min_messages;
 DROP ROLE regress_fleet;
-GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION snowflake_registry.take(jsonb) TO pg_monitor;
 
 -- A snapshot older than the locks would not see what others took.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
@@ -405,4 +412,4 @@ END
 $$;
 SELECT name, outcome FROM taken('[]');
 DROP EXTENSION snowflake_id_registry;
-DROP FUNCTION taken, taken_here, today, microseconds;
+DROP FUNCTION taken, taken_here, request, today, microseconds;

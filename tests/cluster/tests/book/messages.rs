@@ -46,9 +46,6 @@ const NOT_MESSAGES: &[&str] = &[
     "24 hours 1 minute",
     "%I IS NULL AND %I IS NOT NULL",
     "ctid OPERATOR(pg_catalog.>=) '(%s,0)'::pg_catalog.tid AND ctid OPERATOR(pg_catalog.<) '(%s,0)'::pg_catalog.tid AND (%s)",
-    "outcome, datacenter_id, worker_id, granted_from, granted_until, registry_id, registry_clock, lease, renew_every, \
-     free_from, detail, token",
-    "snowflake_registry.take(uuid, jsonb, text)",
     // The first words of files.
     "# format 1: the lease of this server's worker ID, written by extension snowflake_id; a copy of this file cannot be used",
     "# format 1: the highest numbers of segments that this server has received, written by extension snowflake_id",

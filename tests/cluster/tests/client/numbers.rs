@@ -166,7 +166,7 @@ fn a_token_that_states_less_than_the_range() {
     admin.run("CREATE TABLE held AS SELECT 1");
     before_take(
         &fleet.registry,
-        "WHILE requests @> '[{\"report\": true}]' AND EXISTS (SELECT FROM held) LOOP
+        "WHILE request -> 'requests' @> '[{\"report\": true}]' AND EXISTS (SELECT FROM held) LOOP
              PERFORM pg_sleep(0.02);
          END LOOP;",
     );

@@ -185,9 +185,12 @@ impl Servers {
     fn publish(&mut self) -> &'static str {
         let mut client = self.publisher.connect();
         client.run(
-            "SELECT FROM snowflake_registry.acquire(NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0,
-                 gen_random_uuid(), gen_random_uuid(), NULL, 0, NULL, NULL, NULL);
-             SELECT FROM snowflake_registry.take(NULL, '[{\"name\": \"orders\"}]', 'a server');
+            "SELECT FROM snowflake_registry.acquire(jsonb_build_object(
+                 'protocol', 1, 'registry', NULL, 'tokens', '[]'::jsonb, 'lease_id', gen_random_uuid(),
+                 'nonce', gen_random_uuid(), 'needs', '{\"datacenter\": 0, \"worker_limit\": 1024}'::jsonb,
+                 'clock', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint));
+             SELECT FROM snowflake_registry.take(
+                 '{\"protocol\": 1, \"registry\": null, \"tokens\": [], \"requests\": [{\"name\": \"orders\"}]}');
              SELECT snowflake_registry.configure(last_worker => 1000)",
         );
         "published"

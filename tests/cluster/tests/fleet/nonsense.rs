@@ -61,7 +61,7 @@ fn the_registry_answers_nonsense() {
             ),
             "this server is too old for the registry",
         ),
-        ("outcome => 'registry too old', detail => repeat('2', 8000)".into(), "(2222"),
+        ("outcome => 'registry too old', detail => repeat('2', 7000)".into(), "(2222"),
         ("outcome => 'taken', detail => repeat('Lorem ipsum %s \u{1F600} ', 100)".into(), "Lorem ipsum %s"),
         (
             "outcome => 'taken', detail => repeat('Lorem ipsum %s \u{1F600} ', 500000)".into(),
@@ -165,18 +165,14 @@ fn fake(body: &str) -> String {
          {}
          GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew TO fleet;
          RESET search_path;",
-        fake_function(
-            "acquire",
-            "uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]",
-            body
-        ),
-        fake_function("renew", "uuid, bigint, bigint, uuid, uuid, uuid, jsonb", body),
+        fake_function("acquire", body),
+        fake_function("renew", body),
     )
 }
 
-fn fake_function(name: &str, arguments: &str, body: &str) -> String {
+fn fake_function(name: &str, body: &str) -> String {
     format!(
-        "CREATE FUNCTION snowflake_registry.{name}({arguments})
+        "CREATE FUNCTION snowflake_registry.{name}(jsonb)
          RETURNS TABLE (outcome text, surplus text, datacenter_id bigint, worker_id bigint, granted_from bigint,
              granted_until bigint, registry_id uuid, registry_clock bigint, lease bigint,
              renew_every bigint, free_from bigint, detail text, token text)

@@ -3,6 +3,7 @@
 //! a worker ID overlaps another.
 
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use harness::fuzz::{Rounds, literal};
 use harness::*;
@@ -88,19 +89,33 @@ impl Granted {
         some.into()
     }
 
-    fn facts(&self, rounds: &mut Rounds) -> String {
-        let facts = json!({
-            "node_name": "a program", "host": "127.0.0.1", "port": 5432, "layout": "standard", "version": "0.1.0",
-            "clock_offset": 17, "tokens": self.some_tokens(rounds),
+    /// The keys of all requests, with more keys, as the argument of a function. The keys that each request must have are
+    /// sometimes changed or left out.
+    fn request(&self, rounds: &mut Rounds, more: Value) -> String {
+        let registry = match &self.registry_id {
+            Some(id) if !rounds.random.once_in(10) => json!(id),
+            _ if rounds.random.once_in(2) => json!(uuid(rounds)),
+            _ => Value::Null,
+        };
+        let mut request = json!({
+            "protocol": integer(rounds, 1), "registry": registry, "tokens": self.some_tokens(rounds),
+            "clock": clock(rounds), "round_trip": integer(rounds, 1000),
+            "facts": {
+                "node_name": "a program", "host": "127.0.0.1", "port": 5432, "layout": "standard",
+                "version": "0.1.0", "clock_offset": 17,
+            },
         });
-        changed_json(rounds, &facts)
+        if let (Value::Object(request), Value::Object(more)) = (&mut request, more) {
+            request.extend(more);
+        }
+        changed_json(rounds, &request)
     }
 
-    fn requests(&self, rounds: &mut Rounds) -> String {
+    fn requests(&self, rounds: &mut Rounds) -> Value {
         let mut all = vec![];
         for _ in 0..rounds.random.below(4) {
             let name = *rounds.random.one_of(&SEGMENTS);
-            let mut request = json!({"name": name, "tokens": self.some_tokens(rounds)});
+            let mut request = json!({"name": name});
             let had_until = self.numbers.get(name).and_then(|known| known.values().next_back());
             if let Some(had_until) = had_until.filter(|_| !rounds.random.once_in(3)) {
                 request["had_until"] = json!(had_until);
@@ -117,26 +132,19 @@ impl Granted {
             }
             all.push(request);
         }
-        changed_json(rounds, &Value::from(all))
-    }
-
-    fn registry(&self, rounds: &mut Rounds) -> String {
-        match &self.registry_id {
-            Some(id) if !rounds.random.once_in(10) => literal(id),
-            _ => optional_uuid(rounds),
-        }
+        all.into()
     }
 
     /// A lease ID with its nonces. Half of them are real.
-    fn lease(&self, rounds: &mut Rounds) -> (String, [String; 3]) {
+    fn lease(&self, rounds: &mut Rounds) -> (String, [Value; 3]) {
         let at = rounds.random.below(self.leases.len() as u64 + 1) as usize;
         let (id, (last, next)) = match self.leases.iter().nth(at) {
             Some((id, nonces)) if !rounds.random.once_in(4) => (id.clone(), nonces.clone()),
             _ => (uuid(rounds), (uuid(rounds), uuid(rounds))),
         };
         let or_null = |rounds: &mut Rounds, uuid: &str| match rounds.random.once_in(20) {
-            true => "NULL".into(),
-            false => literal(uuid),
+            true => Value::Null,
+            false => json!(uuid),
         };
         let arguments = [or_null(rounds, &id), or_null(rounds, &last), or_null(rounds, &next)];
         (id, arguments)
@@ -157,73 +165,60 @@ fn uuid(rounds: &mut Rounds) -> String {
     format!("00000000-0000-4000-8000-{:012x}", rounds.random.below(1 << 48))
 }
 
-fn optional_uuid(rounds: &mut Rounds) -> String {
-    if rounds.random.once_in(2) { "NULL".into() } else { literal(&uuid(rounds)) }
-}
-
-/// A number that is often NULL or an ordinary one.
-fn integer(rounds: &mut Rounds, usual: i64) -> String {
-    match rounds.random.below(10) {
-        0 => "NULL".into(),
-        1 => (rounds.random.number() as i32).to_string(),
-        _ => usual.to_string(),
+/// A number that is often an ordinary one.
+fn integer(rounds: &mut Rounds, usual: i64) -> Value {
+    match rounds.random.below(20) {
+        0 => Value::Null,
+        1 => json!(rounds.random.number()),
+        2 => json!(rounds.random.number() as f64),
+        _ => json!(usual),
     }
 }
 
 /// The clock of the program, in microseconds of Unix time.
-fn clock(rounds: &mut Rounds) -> String {
-    match rounds.random.below(20) {
-        0 => "NULL".into(),
-        1 => literal(&rounds.random.number().to_string()),
-        _ => "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint".into(),
-    }
+fn clock(rounds: &mut Rounds) -> Value {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    integer(rounds, now.as_micros() as i64)
 }
 
 fn call(rounds: &mut Rounds, client: &mut Client, granted: &mut Granted) {
     match rounds.random.below(5) {
         0 => {
             let (id, [lease_id, _, nonce]) = granted.lease(rounds);
-            let unwanted: Vec<String> = (0..rounds.random.below(3)).map(|_| integer(rounds, 3)).collect();
-            let query = format!(
-                "SELECT * FROM snowflake_registry.acquire({}, {}, {}, {lease_id}, {nonce}, {}, {}, {}, {}, '{{{}}}')",
-                granted.registry(rounds),
-                clock(rounds),
-                integer(rounds, 1000),
-                granted.facts(rounds),
-                integer(rounds, 0),
-                if rounds.random.once_in(2) { "NULL".into() } else { integer(rounds, 4) },
-                integer(rounds, 1024),
-                unwanted.join(",")
-            );
+            let unwanted: Vec<_> = (0..rounds.random.below(3)).map(|_| integer(rounds, 3)).collect();
+            let pin = if rounds.random.once_in(2) { Value::Null } else { integer(rounds, 4) };
+            let needs = json!({
+                "datacenter": integer(rounds, 0), "pin": pin, "worker_limit": integer(rounds, 1024),
+                "unwanted": unwanted,
+            });
+            let request =
+                granted.request(rounds, json!({"lease_id": lease_id, "nonce": nonce, "needs": needs}));
+            let query = format!("SELECT * FROM snowflake_registry.acquire({request})");
             for row in rounds.query(client, &query, &["22"]) {
                 let is_known = granted.leases.contains_key(&id);
                 granted.note_lease(&row, is_known);
-                granted.leases.insert(id.clone(), (uuid(rounds), nonce.trim_matches('\'').into()));
+                let nonce = nonce.as_str().unwrap_or_default().to_owned();
+                granted.leases.insert(id.clone(), (uuid(rounds), nonce));
             }
         }
         1 => {
             let (id, [lease_id, last, next]) = granted.lease(rounds);
-            let query = format!(
-                "SELECT * FROM snowflake_registry.renew({}, {}, {}, {lease_id}, {last}, {next}, {})",
-                granted.registry(rounds),
-                clock(rounds),
-                integer(rounds, 1000),
-                granted.facts(rounds)
-            );
+            let more = json!({"lease_id": lease_id, "last_nonce": last, "next_nonce": next});
+            let request = granted.request(rounds, more);
+            let query = format!("SELECT * FROM snowflake_registry.renew({request})");
             for row in rounds.query(client, &query, &["22"]) {
                 granted.note_lease(&row, true);
-                let last = next.trim_matches('\'').to_owned();
+                let last = next.as_str().unwrap_or_default().to_owned();
                 granted.leases.insert(id.clone(), (last, uuid(rounds)));
             }
         }
         2 => {
             let (_, [lease_id, last, next]) = granted.lease(rounds);
-            let query = format!(
-                "SELECT * FROM snowflake_registry.release({}, {lease_id}, {last}, {next}, {}, {})",
-                granted.registry(rounds),
-                clock(rounds),
-                granted.facts(rounds)
-            );
+            let more = json!({
+                "lease_id": lease_id, "last_nonce": last, "next_nonce": next, "used_until": clock(rounds),
+            });
+            let request = granted.request(rounds, more);
+            let query = format!("SELECT * FROM snowflake_registry.release({request})");
             for row in rounds.query(client, &query, &["22"]) {
                 granted.note_token(&row);
                 if row.get("outcome") == Some("released") {
@@ -233,12 +228,9 @@ fn call(rounds: &mut Rounds, client: &mut Client, granted: &mut Granted) {
             }
         }
         _ => {
-            let query = format!(
-                "SELECT * FROM snowflake_registry.take({}, {}, {})",
-                granted.registry(rounds),
-                granted.requests(rounds),
-                literal(&rounds.random.text())
-            );
+            let requests = granted.requests(rounds);
+            let request = granted.request(rounds, json!({"requests": requests}));
+            let query = format!("SELECT * FROM snowflake_registry.take({request})");
             for row in rounds.query(client, &query, &["22"]) {
                 granted.note_numbers(&row);
             }
@@ -271,7 +263,8 @@ fn calls_of_the_registry() {
     let states = "SELECT coalesce(string_agg(name || ' ' || state, ', '), '') FROM snowflake_registry.segments \
                   WHERE state NOT IN ('open', 'exhausted')";
     assert_eq!(single::<String>(&mut administrator, states), "");
-    let honest = r#"SELECT * FROM snowflake_registry.take(NULL, '[{"name": "orders"}]', 'honest')"#;
+    let honest = r#"SELECT * FROM snowflake_registry.take(
+        '{"protocol": 1, "registry": null, "tokens": [], "requests": [{"name": "orders"}]}')"#;
     for row in rounds.query(&mut client, honest, &[]) {
         assert_eq!(row.get("outcome"), Some("granted"), "{row:?}");
         granted.note_numbers(&row);

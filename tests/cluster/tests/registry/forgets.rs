@@ -61,11 +61,6 @@ pub fn set_back(cluster: Cluster, copy: &Cluster) -> Client {
     client
 }
 
-/// The facts that a server sends, with its tokens.
-pub fn facts(tokens: &[&str]) -> String {
-    format!("{{\"tokens\": {tokens:?}}}")
-}
-
 /// A token, which proves that a lease was committed.
 pub fn token(client: &mut Client, member: &mut Leaser) -> String {
     member.renew(client).unwrap().token.unwrap()
@@ -74,23 +69,16 @@ pub fn token(client: &mut Client, member: &mut Leaser) -> String {
 /// Requests a worker ID and shows tokens. Returns the outcome.
 fn acquire_and_show(client: &mut Client, tokens: &[&str], ahead: &str) -> String {
     let member = Leaser::new();
-    single(
-        client,
-        &format!(
-            "SELECT outcome FROM snowflake_registry.acquire(NULL, {CLOCK} + {ahead}, 0, '{}', '{}', '{}', 0,
-                                                            NULL, 1024, NULL)",
-            member.lease_id,
-            member.nonce,
-            facts(tokens)
-        ),
-    )
+    let request = member.request_of_an_identity(1024, tokens);
+    let clock = format!("jsonb_build_object('clock', {CLOCK} + {ahead})");
+    single(client, &format!("SELECT outcome FROM snowflake_registry.acquire({request} || {clock})"))
 }
 
 /// Sends a report with tokens. Returns the outcome and a token.
 pub fn report(client: &mut Client, name: &str, tokens: &[&str]) -> (String, Option<String>) {
     let query = format!(
-        "SELECT outcome, token FROM snowflake_registry.take(
-             NULL, '[{{\"name\": \"{name}\", \"report\": true, \"tokens\": {tokens:?}}}]', 'a server')"
+        "SELECT outcome, token FROM snowflake_registry.take('{{\"protocol\": 1, \"registry\": null, \"tokens\": {tokens:?},
+             \"requests\": [{{\"name\": \"{name}\", \"report\": true}}]}}')"
     );
     let row = client.query_one(&query, &[]).unwrap();
     (row.get(0), row.get(1))
@@ -121,7 +109,7 @@ fn only_what_is_committed_is_signed() {
     let foreign = token(&mut there, &mut member_there);
     for _ in 0..2 {
         let shown = [lease.as_str(), &forged, &foreign, "", "lease:0:0:9", numbers.as_deref().unwrap()];
-        assert_eq!(member.renew_and_say(&mut client, &facts(&shown)).unwrap().outcome, "granted");
+        assert_eq!(member.renew_and_show(&mut client, &shown).unwrap().outcome, "granted");
         assert_eq!(super::member::state(&mut client), "ready");
     }
     // The signature is HMAC-SHA256 (RFC 4231, test case 2).
@@ -155,7 +143,7 @@ fn any_server_tells_of_a_lost_grant() {
     liar.token = Some(shown.replacen("lease:0:0:1", "lease:0:0:9", 1));
     let answer = liar.acquire(&mut client, 1024).unwrap();
     assert_eq!((answer.outcome.as_str(), super::member::state(&mut client).as_str()), ("granted", "ready"));
-    assert_eq!(early.renew_and_say(&mut client, &facts(&[&shown])).unwrap().outcome, "granted");
+    assert_eq!(early.renew_and_show(&mut client, &[&shown]).unwrap().outcome, "granted");
     assert!(super::member::reason(&mut client).contains("a server knows of 4 grants"));
 }
 
@@ -192,24 +180,28 @@ fn a_server_is_heard_before_it_is_refused() {
     super::member::granted(&mut client);
     let shown = token(&mut client, &mut early);
     cluster.stop_server("fast");
-    let facts = facts(&[&shown]);
-    let [other, lease_id, nonce, next] = [(); 4].map(|()| format!("'{}'", super::member::uuid()));
-    let early_clock = format!("{CLOCK} + 120000000");
-    let acquire = |registry: &str, clock: &str| {
-        format!("acquire({registry}, {clock}, 0, {lease_id}, {nonce}, '{facts}', 0, NULL, 1024, NULL)")
+    let shown = [shown.as_str()];
+    let stranger = Leaser { registry_id: Some(super::member::uuid()), ..Leaser::new() };
+    let renewal = |member: &Leaser| {
+        let nonces = format!("'last_nonce', '{}', 'next_nonce', '{}'", member.nonce, super::member::uuid());
+        format!("renew({}", member.request(&shown, &nonces))
     };
-    let renew = |registry: &str, clock: &str, lease_id: &str, nonce: &str| {
-        format!("renew({registry}, {clock}, 0, {lease_id}, {nonce}, {next}, '{facts}')")
-    };
-    let (own_id, own_nonce) = (format!("'{}'", early.lease_id), format!("'{}'", early.nonce));
-    let take = format!("take({other}, '[{{\"name\": \"orders\", \"tokens\": [\"{shown}\"]}}]', 'a server')");
-    for (call, outcome) in [
-        (renew("NULL", &early_clock, &own_id, &own_nonce), "clock"),
-        (acquire("NULL", &early_clock), "clock"),
-        (acquire(&other, CLOCK), "foreign"),
-        (renew(&other, CLOCK, &lease_id, &nonce), "foreign"),
-        (take, "foreign"),
+    let acquisition = |member: &Leaser| format!("acquire({}", member.request_of_an_identity(1024, &shown));
+    let take = format!("take({}", stranger.request(&shown, "'requests', '[{\"name\": \"orders\"}]'::jsonb"));
+    let early_clock = format!("jsonb_build_object('clock', {CLOCK} + 120000000)");
+    let later = "'{\"protocol\": 2}'";
+    for (call, change, outcome) in [
+        (renewal(&early), early_clock.as_str(), "clock"),
+        (acquisition(&Leaser::new()), &early_clock, "clock"),
+        (acquisition(&stranger), "'{}'", "foreign"),
+        (renewal(&stranger), "'{}'", "foreign"),
+        (take.clone(), "'{}'", "foreign"),
+        (acquisition(&Leaser::new()), "'{\"needs\": {\"colour\": 1}}'", "registry too old"),
+        (acquisition(&Leaser::new()), later, "registry too old"),
+        (renewal(&early), later, "registry too old"),
+        (take, later, "registry too old"),
     ] {
+        let call = format!("{call} || {change})");
         let registry = copy.duplicate();
         registry.start_server();
         let mut client = registry.connect();
@@ -384,8 +376,7 @@ fn a_taker_that_needs_no_grant_is_refused() {
     let registry = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
     let mut client = registry.connect();
     administer(&mut client, "create_segment('orders')");
-    let (code, said) =
-        failure(&mut client, "SELECT snowflake_registry.take(NULL, '[{\"name\": \"orders\"}]', 'root')");
+    let (code, said) = failure(&mut client, "SELECT snowflake_registry.take('{}')");
     assert_eq!(code, "42501", "{said}");
     assert!(said.contains("GRANT EXECUTE"), "{said}");
     Member::default().take_by(&mut client, "take_local", "orders", "");

@@ -2,7 +2,7 @@
 
 use harness::*;
 
-use super::forgets::{facts, set_back, start_again, token, with_copy};
+use super::forgets::{set_back, start_again, token, with_copy};
 use super::member::{Member as Leaser, granted, start};
 use super::taker::{Member, administer, closed_reason, let_others_take, state};
 
@@ -194,7 +194,7 @@ fn a_lost_freeze_holds_for_the_registry_s_own_server() {
     let mut client = set_back(cluster, &copy);
     client.run("REVOKE EXECUTE ON FUNCTION snowflake_registry.take FROM takers");
     assert_eq!(Member::default().take_by(&mut client, "take_local", "orders", "").outcome, "granted");
-    holder.renew_and_say(&mut client, &facts(&[&shown])).unwrap();
+    holder.renew_and_show(&mut client, &[&shown]).unwrap();
     assert_eq!(Member::default().take_by(&mut client, "take_local", "orders", "").outcome, "closed");
 }
 
@@ -225,7 +225,7 @@ fn lost_freezes_are_known_to_servers() {
     let mut client = set_back(cluster, &copy);
     for (shown, until) in lost {
         assert_eq!(status(&mut client, "state"), "ready");
-        let answer = holder.renew_and_say(&mut client, &facts(&[&shown]));
+        let answer = holder.renew_and_show(&mut client, &[&shown]);
         let answer = answer.unwrap_or_else(|error| panic!("{until}: {}", text(&error)));
         let is_limited = answer.detail.is_some_and(|detail| detail.contains("extends no lease beyond"));
         assert_eq!(is_limited, until != "infinity", "{until}");

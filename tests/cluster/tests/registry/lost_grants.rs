@@ -185,7 +185,7 @@ fn the_end_of_a_lease_shows_a_lost_grant() {
     // The administrator ends the quarantine by mistake.
     client.run("SELECT snowflake_registry.end_quarantine()");
     granted(&mut client);
-    assert_eq!(lost.renew_and_say(&mut client, "{}").unwrap().outcome, "unknown");
+    assert_eq!(lost.renew_and_show(&mut client, &[]).unwrap().outcome, "unknown");
     assert_eq!(state(&mut client), "ready", "the count shows it");
     assert_eq!(lost.renew(&mut client).unwrap().outcome, "unknown");
     assert_eq!(state(&mut client), "quarantine");

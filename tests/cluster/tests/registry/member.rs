@@ -51,37 +51,47 @@ impl Member {
     }
 
     pub fn acquire(&mut self, client: &mut Client, worker_limit: i32) -> Result<Answer, postgres::Error> {
-        let query = format!(
-            "SELECT * FROM snowflake_registry.acquire({}, {CLOCK}, 0, '{}', '{}', '{}', 0, NULL, \
-             {worker_limit}, NULL)",
-            self.quoted_registry_id(),
-            self.lease_id,
-            self.nonce,
-            self.facts(),
-        );
-        self.ask(client, &query)
+        let request = self.request_of_an_identity(worker_limit, &self.tokens());
+        self.ask(client, &format!("SELECT * FROM snowflake_registry.acquire({request})"))
+    }
+
+    /// The request for an identity, as an expression of SQL.
+    pub fn request_of_an_identity(&self, worker_limit: i32, tokens: &[&str]) -> String {
+        let needs = format!("'needs', jsonb_build_object('datacenter', 0, 'worker_limit', {worker_limit})");
+        self.request(tokens, &format!("'nonce', '{}', {needs}", self.nonce))
+    }
+
+    /// A request with some tokens, and with more keys and values, as an expression of SQL.
+    pub fn request(&self, tokens: &[&str], more: &str) -> String {
+        let registry_id = self.registry_id.as_ref().map_or_else(|| "NULL".into(), |id| format!("'{id}'"));
+        let lease_id = &self.lease_id;
+        format!(
+            "jsonb_build_object('protocol', 1, 'registry', {registry_id}, 'tokens', '{tokens:?}'::jsonb, 'clock', {CLOCK},
+                 'lease_id', '{lease_id}', {more})"
+        )
     }
 
     /// Renews. If that is granted, continues with the next nonce.
     pub fn renew(&mut self, client: &mut Client) -> Result<Answer, postgres::Error> {
-        self.renew_and_say(client, &self.facts())
+        let token = self.token.clone();
+        self.renew_and_show(client, token.as_deref().as_slice())
     }
 
-    /// The facts that it can send.
-    fn facts(&self) -> String {
-        self.token.as_ref().map_or_else(|| "{}".into(), |token| format!("{{\"tokens\": [\"{token}\"]}}"))
+    /// The tokens that it can show.
+    pub fn tokens(&self) -> Vec<&str> {
+        self.token.as_deref().into_iter().collect()
     }
 
-    /// Renews and sends facts, such as the end of the lease in hand.
-    pub fn renew_and_say(&mut self, client: &mut Client, facts: &str) -> Result<Answer, postgres::Error> {
+    /// Renews and shows some tokens.
+    pub fn renew_and_show(
+        &mut self,
+        client: &mut Client,
+        tokens: &[&str],
+    ) -> Result<Answer, postgres::Error> {
         let next = uuid();
-        let query = format!(
-            "SELECT * FROM snowflake_registry.renew({}, {CLOCK}, 0, '{}', '{}', '{next}', '{facts}')",
-            self.quoted_registry_id(),
-            self.lease_id,
-            self.nonce,
-        );
-        let answer = self.ask(client, &query)?;
+        let request =
+            self.request(tokens, &format!("'last_nonce', '{}', 'next_nonce', '{next}'", self.nonce));
+        let answer = self.ask(client, &format!("SELECT * FROM snowflake_registry.renew({request})"))?;
         if answer.outcome == "granted" {
             self.nonce = next;
         }
@@ -107,10 +117,6 @@ impl Member {
             self.token.clone_from(&answer.token);
         }
         Ok(answer)
-    }
-
-    pub fn quoted_registry_id(&self) -> String {
-        self.registry_id.as_ref().map_or_else(|| "NULL".into(), |id| format!("'{id}'"))
     }
 }
 

@@ -13,16 +13,9 @@ use super::member::{Answer, CLOCK, Member, granted, many, start, state, unless_l
 
 /// Releases the lease of a member that has used its range up to an instant, in microseconds of Unix time.
 fn release(member: &Member, client: &mut Client, used_until: i64) -> Result<Answer, postgres::Error> {
-    let facts =
-        member.token.as_ref().map_or_else(|| "{}".into(), |token| format!("{{\"tokens\": [\"{token}\"]}}"));
-    let query = format!(
-        "SELECT * FROM snowflake_registry.release({}, '{}', '{}', '{}', {used_until}, '{facts}')",
-        member.quoted_registry_id(),
-        member.lease_id,
-        member.nonce,
-        super::member::uuid(),
-    );
-    member.clone().ask(client, &query)
+    let nonces = format!("'last_nonce', '{}', 'next_nonce', '{}'", member.nonce, super::member::uuid());
+    let request = member.request(&member.tokens(), &format!("{nonces}, 'used_until', {used_until}"));
+    member.clone().ask(client, &format!("SELECT * FROM snowflake_registry.release({request})"))
 }
 
 fn clock_us(client: &mut Client) -> i64 {

@@ -77,19 +77,20 @@ impl Member {
         function: &str,
         requests: &[(&str, &str)],
     ) -> Result<Vec<Taken>, postgres::Error> {
+        let tokens: Vec<_> = requests.iter().filter_map(|(name, _)| self.tokens.get(*name)).collect();
         let requests: Vec<_> = requests
             .iter()
             .map(|(name, more)| {
                 let had_until = self.had_until.get(*name).map_or_else(|| "null".into(), i64::to_string);
-                let tokens: Vec<_> = self.tokens.get(*name).into_iter().collect();
-                format!("{{\"name\": \"{name}\", \"tokens\": {tokens:?}, \"had_until\": {had_until}{more}}}")
+                format!("{{\"name\": \"{name}\", \"had_until\": {had_until}{more}}}")
             })
             .collect();
-        let registry_id = self.registry_id.as_ref().map_or_else(|| "NULL".into(), |id| format!("'{id}'"));
+        let registry_id = self.registry_id.as_ref().map_or_else(|| "null".into(), |id| format!("{id:?}"));
         let query = format!(
             "SELECT name, outcome, first, increment, count, period_key, period_starts, period_ends,
                     registry_clock, detail, registry_id::text, request
-             FROM snowflake_registry.{function}({registry_id}, '[{}]', 'a server')",
+             FROM snowflake_registry.{function}('{{\"protocol\": 1, \"registry\": {registry_id}, \"tokens\": {tokens:?},
+                 \"requests\": [{}]}}')",
             requests.join(", ")
         );
         let mut answers = Vec::new();
@@ -124,7 +125,8 @@ impl Member {
         // A token is signed only after the commit.
         for name in granted.into_iter().filter(|_| function == "take") {
             let query = format!(
-                "SELECT token FROM snowflake_registry.take(NULL, '[{{\"name\": \"{name}\", \"report\": true}}]', '')"
+                "SELECT token FROM snowflake_registry.take('{{\"protocol\": 1, \"registry\": null, \"tokens\": [],
+                     \"requests\": [{{\"name\": \"{name}\", \"report\": true}}]}}')"
             );
             if let Some(token) = client.query_one(&query, &[])?.get(0) {
                 self.tokens.insert(name, token);

@@ -8,7 +8,7 @@ use super::taker::{Member as Taker, administer};
 
 /// Shows a server's token to the registry. Returns up to when the registry is frozen after that.
 fn show(client: &mut Client, holder: &mut Member, token: &str) -> String {
-    holder.renew_and_say(client, &format!("{{\"tokens\": [\"{token}\"]}}")).unwrap();
+    holder.renew_and_show(client, &[token]).unwrap();
     single(client, "SELECT coalesce(frozen_until::text, '') FROM snowflake_registry.status")
 }
 

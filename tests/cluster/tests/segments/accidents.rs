@@ -194,7 +194,7 @@ impl Servers {
             return Ok(());
         }
         // Perhaps no server has asked yet: the registry detects the loss at this call.
-        client.batch_execute("SELECT snowflake_registry.take(NULL, '[]', 'administrator')")?;
+        client.batch_execute("SELECT snowflake_registry.take('{\"protocol\": 1, \"registry\": null, \"tokens\": [], \"requests\": []}')")?;
         for (name, increment, digits, _) in SEGMENTS {
             let row = client.query_one(
                 "SELECT greatest(next_value, ahead_value, seen_until)::bigint, closed_reason IS NOT NULL

@@ -100,7 +100,7 @@ fn evidence_that_is_made_up_pushes_out_none() {
         single(&mut client, &format!("SELECT pg_get_functiondef('{function}'::regprocedure)"));
     client.run(
         "CREATE OR REPLACE FUNCTION snowflake_registry.token_of_segment(name text) RETURNS text LANGUAGE sql
-         RETURN 'segment:6f7264657273:999999999::1:0::.made up'",
+         RETURN 'segment:6f7264657273:999999999::1:0::.made-up'",
     );
     eventually("the lie", || shown_value(&server) == 999_999_999);
     client.run(&honest);
@@ -183,7 +183,7 @@ fn a_registry_that_is_not_the_extension_is_not_asked() {
     client.run(
         "CREATE SCHEMA snowflake_registry;
          CREATE TABLE trap (n int);
-         CREATE FUNCTION snowflake_registry.take_local(uuid, jsonb, text) RETURNS SETOF int
+         CREATE FUNCTION snowflake_registry.take_local(jsonb) RETURNS SETOF int
          LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.trap VALUES (1); RETURN; END $$",
     );
     let (code, said) = refusal(&mut client, "orders");
@@ -200,7 +200,7 @@ fn lying_registry(rows: i32) -> Cluster {
             "CREATE ROLE fleet LOGIN;
              CREATE SCHEMA snowflake_registry;
              GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
-             CREATE FUNCTION snowflake_registry.take(uuid, jsonb, text)
+             CREATE FUNCTION snowflake_registry.take(jsonb)
              RETURNS TABLE (request int, name text, outcome text, first bigint, increment bigint, count bigint,
                             period_key bigint, period_starts bigint, period_ends bigint, step bigint, max_value bigint,
                             registry_id uuid, registry_clock bigint, detail text, token text,
@@ -210,7 +210,7 @@ fn lying_registry(rows: i32) -> Cluster {
                         '3c5f0000-0000-4000-8000-000000000000'::uuid,
                         (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, NULL, 'segment:6f7264657273:11::1::.00', NULL::bigint, NULL::bigint,
                         NULL::text
-                 FROM jsonb_array_elements($2) WITH ORDINALITY AS element (asked, ordinal),
+                 FROM jsonb_array_elements($1 -> 'requests') WITH ORDINALITY AS element (asked, ordinal),
                       generate_series(1, {rows}) $$"
         ));
     registry
@@ -284,7 +284,7 @@ fn a_function_that_never_ends() {
     client.run(
         "DO $$ BEGIN
                  EXECUTE regexp_replace(
-                     pg_get_functiondef('snowflake_registry.take_local(uuid, jsonb, text)'::regprocedure),
+                     pg_get_functiondef('snowflake_registry.take_local'::regproc),
                      E'\\nBEGIN\\n', E'\\nBEGIN\\nPERFORM pg_catalog.pg_sleep(3600);\\n');
              END $$",
     );
@@ -314,10 +314,10 @@ fn a_function_that_says_too_much() {
         ),
     ] {
         client.run(&format!(
-            "CREATE OR REPLACE FUNCTION snowflake_registry.take_local(registry_id uuid, requests jsonb, node_name text)
+            "CREATE OR REPLACE FUNCTION snowflake_registry.take_local(request jsonb)
              RETURNS SETOF snowflake_registry.taken LANGUAGE plpgsql AS $$
              BEGIN
-                 RETURN QUERY SELECT 0, 'orders'::text, 'empty'::text, 0::bigint, 0::bigint, 0::bigint, 0::bigint,
+                 RETURN QUERY SELECT 1, 1, 0, 'orders'::text, 'empty'::text, 0::bigint, 0::bigint, 0::bigint, 0::bigint,
                      0::bigint, 0::bigint, 0::bigint, 0::bigint, NULL::uuid, 1::bigint, {values};
              END $$"
         ));

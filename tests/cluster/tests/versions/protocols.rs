@@ -35,21 +35,10 @@ fn server_of(registry: &Cluster) -> Builder {
 
 /// Makes the registry know only these protocols.
 fn know_only(registry: &Cluster, lowest: i32, highest: i32) {
-    let mut client = registry.connect();
-    let source: String = single(
-        &mut client,
-        "SELECT pg_get_functiondef('snowflake_registry.refuse_protocol(jsonb)'::regprocedure)",
-    );
-    let known = |name: &str, value: i32| format!("{name} CONSTANT int := {value};");
-    let current = |name: &str| {
-        let from = source.find(&format!("{name} CONSTANT int := ")).unwrap();
-        source[from..].split_inclusive(';').next().unwrap().to_owned()
-    };
-    client.run(
-        &source
-            .replace(&current("lowest"), &known("lowest", lowest))
-            .replace(&current("highest"), &known("highest", highest)),
-    );
+    registry.connect().run(&format!(
+        "CREATE OR REPLACE FUNCTION snowflake_registry.protocols(OUT lowest int, OUT highest int)
+         IMMUTABLE PARALLEL SAFE LANGUAGE sql RETURN ({lowest}, {highest})"
+    ));
 }
 
 /// The servers are installed first. They get worker IDs and numbers when the registry has been updated.
