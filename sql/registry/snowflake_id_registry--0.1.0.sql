@@ -633,11 +633,10 @@ COMMENT ON FUNCTION snowflake_registry.protocols() IS 'lowest and highest protoc
 -- Checks the keys that have the same meaning in each protocol. If the registry does not know the protocol, the function
 -- returns the outcome of the answer, and the caller must read no other key than "tokens" and "lease_id".
 CREATE FUNCTION snowflake_registry.check_request(
-    request jsonb, OUT registry_id uuid, OUT protocol int, OUT outcome text, OUT detail text
+    request jsonb, OUT registry_id uuid, OUT protocol int, OUT lowest int, OUT highest int, OUT outcome text, OUT detail text
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    known record;
     said CONSTANT text := nullif(request -> 'protocol', 'null')::text;
 BEGIN
     IF jsonb_typeof(request) IS DISTINCT FROM 'object' THEN
@@ -651,14 +650,14 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = 'The value of "registry" is the ID of a registry or null, and the value of "tokens" is an array.';
     END IF;
-    SELECT * INTO known FROM snowflake_registry.protocols();
+    SELECT known.lowest, known.highest INTO lowest, highest FROM snowflake_registry.protocols() AS known;
     -- A value that is not a number can only be that of a later version. A string is quoted here.
     protocol := CASE WHEN said COLLATE "C" ~ '^[0-9]{1,9}$' THEN said::int ELSE 2147483647 END;
     registry_id := snowflake_registry.uuid_of(request, 'registry');
-    IF protocol NOT BETWEEN known.lowest AND known.highest THEN
-        outcome := CASE WHEN protocol > known.highest THEN 'registry too old' ELSE 'caller too old' END;
+    IF protocol NOT BETWEEN lowest AND highest THEN
+        outcome := CASE WHEN protocol > highest THEN 'registry too old' ELSE 'caller too old' END;
         detail := format('the request has protocol %s, and the registry knows protocols %s to %s',
-                         left(snowflake_registry.printable(said), 20), known.lowest, known.highest);
+                         left(snowflake_registry.printable(said), 20), lowest, highest);
     ELSIF registry_id IS NULL AND request ->> 'registry' IS NOT NULL THEN
         RAISE EXCEPTION 'the value of key "registry" must be a UUID or null' USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -839,7 +838,7 @@ VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 #variable_conflict use_column
 DECLARE
     known record;
-    here record;
+    here snowflake_registry.settings;
 BEGIN
     SELECT settings.*, settings.xmin AS writer INTO known FROM snowflake_registry.settings AS settings;
     IF NOT FOUND THEN
@@ -847,8 +846,17 @@ BEGIN
         has_restarted := false;
         RETURN;
     END IF;
-    SELECT * INTO here FROM snowflake_registry.place();
     has_restarted := pg_postmaster_start_time() IS DISTINCT FROM known.server_started;
+    -- The cluster and the timeline only change between two starts. A standby that was promoted was started at another time
+    -- than its primary.
+    IF has_restarted THEN
+        SELECT place.system_identifier, place.timeline INTO here.system_identifier, here.timeline
+        FROM snowflake_registry.place() AS place;
+    ELSE
+        here.system_identifier := known.system_identifier;
+        here.timeline := known.timeline;
+    END IF;
+    here.database_oid := (SELECT oid FROM pg_database WHERE datname = current_database());
     -- If the timeline is not available, each start may be a promotion.
     has_moved := here.timeline IS DISTINCT FROM known.timeline OR has_restarted AND here.timeline IS NULL;
     IF here.system_identifier IS DISTINCT FROM known.system_identifier THEN
@@ -1352,15 +1360,17 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'updates the remaining time of a quarantine, and ends the quarantine when no time remains';
 
--- Takes the lock, checks for lost commits, and returns the resulting settings.
+-- Takes the lock, checks for lost commits, and returns the resulting settings. A caller that knows whether the tokens
+-- prove a loss says so, because reading them takes time.
 CREATE FUNCTION snowflake_registry.open_registry(
-    is_alone boolean, tokens jsonb DEFAULT NULL, clocks_agree boolean DEFAULT false, lease_id uuid DEFAULT NULL
+    is_alone boolean, tokens jsonb DEFAULT NULL, clocks_agree boolean DEFAULT false, lease_id uuid DEFAULT NULL,
+    proves_loss boolean DEFAULT NULL
 )
 RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     loss record;
-    proved text := snowflake_registry.what_tokens_prove(tokens);
+    proved text;
     is_due boolean;
     opened snowflake_registry.settings;
 BEGIN
@@ -1368,7 +1378,8 @@ BEGIN
     -- stronger one would deadlock.
     IF NOT is_alone THEN
         SELECT * INTO loss FROM snowflake_registry.lost_commits();
-        is_alone := loss.reason IS NOT NULL OR loss.has_moved OR proved IS NOT NULL;
+        is_alone := loss.reason IS NOT NULL OR loss.has_moved
+            OR coalesce(proves_loss, snowflake_registry.what_tokens_prove(tokens) IS NOT NULL);
         SELECT settings.waits > '0'
                AND (abs(extract(epoch FROM clock_timestamp() - settings.counted_at)) > 0.05
                     OR settings.witnesses AND NOT settings.is_proved AND NOT settings.is_witnessed
@@ -1423,7 +1434,7 @@ BEGIN
     RETURN opened;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.open_registry(boolean, jsonb, boolean, uuid) IS
+COMMENT ON FUNCTION snowflake_registry.open_registry(boolean, jsonb, boolean, uuid, boolean) IS
     'takes the lock, and checks whether commits were lost';
 
 -- Creates the view that prevents DROP EXTENSION. Because the view is created after the extension, it depends on the
@@ -1457,7 +1468,8 @@ DECLARE
     furthest CONSTANT bigint := 60000000;
 BEGIN
     SELECT * INTO known FROM snowflake_registry.settings;
-    SELECT lowest, highest INTO answer.lowest_protocol, answer.highest_protocol FROM snowflake_registry.protocols();
+    answer.lowest_protocol := checked.lowest;
+    answer.highest_protocol := checked.highest;
     answer.registry_id := known.registry_id;
     answer.registry_clock := snowflake_registry.microseconds(statement_timestamp());
     answer.lease := snowflake_registry.microseconds(known.lease);
@@ -1742,6 +1754,7 @@ DECLARE
     lease_id CONSTANT uuid := snowflake_registry.uuid_of(request, 'lease_id');
     last_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'last_nonce');
     next_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'next_nonce');
+    proves_loss boolean;
     registry snowflake_registry.settings;
     moment timestamptz;
     held snowflake_registry.lease;
@@ -1759,11 +1772,12 @@ BEGIN
 
     -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because
     -- the transaction has not yet committed what the old token proves.
-    IF snowflake_registry.what_tokens_prove(request -> 'tokens') IS NULL THEN
+    proves_loss := snowflake_registry.what_tokens_prove(request -> 'tokens') IS NOT NULL;
+    IF NOT proves_loss THEN
         answer.token := snowflake_registry.token_of_lease(call.lease_id);
     END IF;
     registry := snowflake_registry.open_registry(false, request -> 'tokens', answer.outcome IS NULL,
-                                                 call.lease_id);
+                                                 call.lease_id, proves_loss);
     -- The tokens of a refused server also count.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
@@ -2512,6 +2526,7 @@ DECLARE
     said record;
     tokens jsonb;
     evidence CONSTANT jsonb := request -> 'tokens';
+    proves_loss boolean;
     -- The registry's own server is not limited, because all its roles share its numbers.
     is_limited CONSTANT boolean := NOT is_local AND snowflake_registry.is_limited();
     is_answered boolean := false;
@@ -2523,7 +2538,8 @@ BEGIN
         PERFORM set_config('lock_timeout', '500ms', true);
     END IF;
     SELECT * INTO checked FROM snowflake_registry.check_request(request);
-    SELECT lowest, highest INTO about.lowest_protocol, about.highest_protocol FROM snowflake_registry.protocols();
+    about.lowest_protocol := checked.lowest;
+    about.highest_protocol := checked.highest;
     SELECT settings.registry_id, snowflake_registry.microseconds(settings.renew_every)
     INTO about.registry_id, about.report_every
     FROM snowflake_registry.settings AS settings;
@@ -2552,7 +2568,8 @@ BEGIN
     END IF;
 
     -- As in renew(), a server that proves a loss gets no new tokens.
-    IF snowflake_registry.what_tokens_prove(evidence) IS NULL THEN
+    proves_loss := snowflake_registry.what_tokens_prove(evidence) IS NOT NULL;
+    IF NOT proves_loss THEN
         SELECT jsonb_object_agg(asked_for.name, snowflake_registry.token_of_segment(asked_for.name)) INTO tokens
         FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(call.requests) AS element)
             AS asked_for
@@ -2564,7 +2581,8 @@ BEGIN
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL, evidence,
         -- Without a fleet there is no floor, so the quarantine can end although the server does not report its clock.
-        NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings));
+        NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings),
+        proves_loss => proves_loss);
     IF loss IS NOT NULL THEN
         loss := snowflake_registry.lost_numbers(checked.registry_id, call.requests, is_local);
     END IF;

@@ -246,6 +246,7 @@ DECLARE
     lease_id CONSTANT uuid := snowflake_registry.uuid_of(request, 'lease_id');
     last_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'last_nonce');
     next_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'next_nonce');
+    proves_loss boolean;
     registry snowflake_registry.settings;
     moment timestamptz;
     held snowflake_registry.lease;
@@ -263,11 +264,12 @@ BEGIN
 
     -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because
     -- the transaction has not yet committed what the old token proves.
-    IF snowflake_registry.what_tokens_prove(request -> 'tokens') IS NULL THEN
+    proves_loss := snowflake_registry.what_tokens_prove(request -> 'tokens') IS NOT NULL;
+    IF NOT proves_loss THEN
         answer.token := snowflake_registry.token_of_lease(call.lease_id);
     END IF;
     registry := snowflake_registry.open_registry(false, request -> 'tokens', answer.outcome IS NULL,
-                                                 call.lease_id);
+                                                 call.lease_id, proves_loss);
     -- The tokens of a refused server also count.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;

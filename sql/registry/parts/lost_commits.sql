@@ -100,7 +100,7 @@ VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 #variable_conflict use_column
 DECLARE
     known record;
-    here record;
+    here snowflake_registry.settings;
 BEGIN
     SELECT settings.*, settings.xmin AS writer INTO known FROM snowflake_registry.settings AS settings;
     IF NOT FOUND THEN
@@ -108,8 +108,17 @@ BEGIN
         has_restarted := false;
         RETURN;
     END IF;
-    SELECT * INTO here FROM snowflake_registry.place();
     has_restarted := pg_postmaster_start_time() IS DISTINCT FROM known.server_started;
+    -- The cluster and the timeline only change between two starts. A standby that was promoted was started at another time
+    -- than its primary.
+    IF has_restarted THEN
+        SELECT place.system_identifier, place.timeline INTO here.system_identifier, here.timeline
+        FROM snowflake_registry.place() AS place;
+    ELSE
+        here.system_identifier := known.system_identifier;
+        here.timeline := known.timeline;
+    END IF;
+    here.database_oid := (SELECT oid FROM pg_database WHERE datname = current_database());
     -- If the timeline is not available, each start may be a promotion.
     has_moved := here.timeline IS DISTINCT FROM known.timeline OR has_restarted AND here.timeline IS NULL;
     IF here.system_identifier IS DISTINCT FROM known.system_identifier THEN

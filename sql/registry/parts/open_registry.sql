@@ -1,12 +1,14 @@
--- Takes the lock, checks for lost commits, and returns the resulting settings.
+-- Takes the lock, checks for lost commits, and returns the resulting settings. A caller that knows whether the tokens
+-- prove a loss says so, because reading them takes time.
 CREATE FUNCTION snowflake_registry.open_registry(
-    is_alone boolean, tokens jsonb DEFAULT NULL, clocks_agree boolean DEFAULT false, lease_id uuid DEFAULT NULL
+    is_alone boolean, tokens jsonb DEFAULT NULL, clocks_agree boolean DEFAULT false, lease_id uuid DEFAULT NULL,
+    proves_loss boolean DEFAULT NULL
 )
 RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     loss record;
-    proved text := snowflake_registry.what_tokens_prove(tokens);
+    proved text;
     is_due boolean;
     opened snowflake_registry.settings;
 BEGIN
@@ -14,7 +16,8 @@ BEGIN
     -- stronger one would deadlock.
     IF NOT is_alone THEN
         SELECT * INTO loss FROM snowflake_registry.lost_commits();
-        is_alone := loss.reason IS NOT NULL OR loss.has_moved OR proved IS NOT NULL;
+        is_alone := loss.reason IS NOT NULL OR loss.has_moved
+            OR coalesce(proves_loss, snowflake_registry.what_tokens_prove(tokens) IS NOT NULL);
         SELECT settings.waits > '0'
                AND (abs(extract(epoch FROM clock_timestamp() - settings.counted_at)) > 0.05
                     OR settings.witnesses AND NOT settings.is_proved AND NOT settings.is_witnessed
@@ -69,7 +72,7 @@ BEGIN
     RETURN opened;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.open_registry(boolean, jsonb, boolean, uuid) IS
+COMMENT ON FUNCTION snowflake_registry.open_registry(boolean, jsonb, boolean, uuid, boolean) IS
     'takes the lock, and checks whether commits were lost';
 
 -- Creates the view that prevents DROP EXTENSION. Because the view is created after the extension, it depends on the
@@ -103,7 +106,8 @@ DECLARE
     furthest CONSTANT bigint := 60000000;
 BEGIN
     SELECT * INTO known FROM snowflake_registry.settings;
-    SELECT lowest, highest INTO answer.lowest_protocol, answer.highest_protocol FROM snowflake_registry.protocols();
+    answer.lowest_protocol := checked.lowest;
+    answer.highest_protocol := checked.highest;
     answer.registry_id := known.registry_id;
     answer.registry_clock := snowflake_registry.microseconds(statement_timestamp());
     answer.lease := snowflake_registry.microseconds(known.lease);

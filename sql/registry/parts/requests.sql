@@ -16,11 +16,10 @@ COMMENT ON FUNCTION snowflake_registry.protocols() IS 'lowest and highest protoc
 -- Checks the keys that have the same meaning in each protocol. If the registry does not know the protocol, the function
 -- returns the outcome of the answer, and the caller must read no other key than "tokens" and "lease_id".
 CREATE FUNCTION snowflake_registry.check_request(
-    request jsonb, OUT registry_id uuid, OUT protocol int, OUT outcome text, OUT detail text
+    request jsonb, OUT registry_id uuid, OUT protocol int, OUT lowest int, OUT highest int, OUT outcome text, OUT detail text
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    known record;
     said CONSTANT text := nullif(request -> 'protocol', 'null')::text;
 BEGIN
     IF jsonb_typeof(request) IS DISTINCT FROM 'object' THEN
@@ -34,14 +33,14 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = 'The value of "registry" is the ID of a registry or null, and the value of "tokens" is an array.';
     END IF;
-    SELECT * INTO known FROM snowflake_registry.protocols();
+    SELECT known.lowest, known.highest INTO lowest, highest FROM snowflake_registry.protocols() AS known;
     -- A value that is not a number can only be that of a later version. A string is quoted here.
     protocol := CASE WHEN said COLLATE "C" ~ '^[0-9]{1,9}$' THEN said::int ELSE 2147483647 END;
     registry_id := snowflake_registry.uuid_of(request, 'registry');
-    IF protocol NOT BETWEEN known.lowest AND known.highest THEN
-        outcome := CASE WHEN protocol > known.highest THEN 'registry too old' ELSE 'caller too old' END;
+    IF protocol NOT BETWEEN lowest AND highest THEN
+        outcome := CASE WHEN protocol > highest THEN 'registry too old' ELSE 'caller too old' END;
         detail := format('the request has protocol %s, and the registry knows protocols %s to %s',
-                         left(snowflake_registry.printable(said), 20), known.lowest, known.highest);
+                         left(snowflake_registry.printable(said), 20), lowest, highest);
     ELSIF registry_id IS NULL AND request ->> 'registry' IS NOT NULL THEN
         RAISE EXCEPTION 'the value of key "registry" must be a UUID or null' USING ERRCODE = 'invalid_parameter_value';
     END IF;

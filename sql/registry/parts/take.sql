@@ -15,6 +15,7 @@ DECLARE
     said record;
     tokens jsonb;
     evidence CONSTANT jsonb := request -> 'tokens';
+    proves_loss boolean;
     -- The registry's own server is not limited, because all its roles share its numbers.
     is_limited CONSTANT boolean := NOT is_local AND snowflake_registry.is_limited();
     is_answered boolean := false;
@@ -26,7 +27,8 @@ BEGIN
         PERFORM set_config('lock_timeout', '500ms', true);
     END IF;
     SELECT * INTO checked FROM snowflake_registry.check_request(request);
-    SELECT lowest, highest INTO about.lowest_protocol, about.highest_protocol FROM snowflake_registry.protocols();
+    about.lowest_protocol := checked.lowest;
+    about.highest_protocol := checked.highest;
     SELECT settings.registry_id, snowflake_registry.microseconds(settings.renew_every)
     INTO about.registry_id, about.report_every
     FROM snowflake_registry.settings AS settings;
@@ -55,7 +57,8 @@ BEGIN
     END IF;
 
     -- As in renew(), a server that proves a loss gets no new tokens.
-    IF snowflake_registry.what_tokens_prove(evidence) IS NULL THEN
+    proves_loss := snowflake_registry.what_tokens_prove(evidence) IS NOT NULL;
+    IF NOT proves_loss THEN
         SELECT jsonb_object_agg(asked_for.name, snowflake_registry.token_of_segment(asked_for.name)) INTO tokens
         FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(call.requests) AS element)
             AS asked_for
@@ -67,7 +70,8 @@ BEGIN
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL, evidence,
         -- Without a fleet there is no floor, so the quarantine can end although the server does not report its clock.
-        NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings));
+        NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings),
+        proves_loss => proves_loss);
     IF loss IS NOT NULL THEN
         loss := snowflake_registry.lost_numbers(checked.registry_id, call.requests, is_local);
     END IF;
