@@ -5,6 +5,7 @@ use std::time::Instant;
 use snowflake_id_core::lease_answer::{Answer, Terms};
 use snowflake_id_core::lease_call::{Call, Facts, Ids, LeaseCalls};
 use snowflake_id_core::lease_state::{Asking, LeaseState, Needs, Outcome};
+use snowflake_id_core::message::without_controls;
 
 use crate::connection::{Connection, Problem};
 use crate::options::Options;
@@ -102,7 +103,7 @@ impl Dialogue {
 /// The facts about this program, in ASCII, which the registry's database can represent in any encoding.
 fn facts(options: &Options) -> Facts {
     Facts {
-        node_name: options.name.replace(|character: char| !character.is_ascii(), "?"),
+        node_name: without_controls(&options.name.replace(|character: char| !character.is_ascii(), "?")),
         layout: Some(options.layout.label()),
         version: env!("CARGO_PKG_VERSION").into(),
         ..Facts::default()

@@ -33,6 +33,8 @@ const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// The pause after a failed report that follows a start of the registry's server.
 const PAUSE_AFTER_REPORT: Duration = Duration::from_secs(1);
+/// The maximum length of the name of a segment, in bytes. The registry has the same limit.
+const LONGEST_NAME: usize = 255;
 /// The part of a range after which the next range is requested.
 const WANTED_AT: (f64, f64) = (0.1, 0.2);
 
@@ -140,6 +142,14 @@ impl Task {
             }
             is_wanted
         });
+        // The registry would refuse the whole request, or its answer would be too long.
+        for (name, waiting) in wanted.extract_if(.., |name, _| !is_possible(name)) {
+            let why = format!(
+                "the name of a segment has at most {LONGEST_NAME} bytes, and no control character NUL"
+            );
+            let error = Error::NoNumbers { name, why };
+            waiting.into_iter().for_each(|reply| drop(reply.send(Err(error.clone()))));
+        }
         if wanted.is_empty() {
             return Duration::ZERO;
         }
@@ -344,4 +354,8 @@ impl Task {
         let index = |row: &Reply| usize::try_from(row.number("request")?).ok()?.checked_sub(1);
         Ok(rows.into_iter().filter_map(|row| Some((index(&row)?, row))).collect())
     }
+}
+
+fn is_possible(name: &str) -> bool {
+    (1..=LONGEST_NAME).contains(&name.len()) && !name.contains('\0')
 }

@@ -12,7 +12,7 @@ pub const TAKE: &str = "take";
 /// The function of a registry that only its own server calls.
 pub const TAKE_LOCAL: &str = "take_local";
 
-/// Takes numbers, and reports numbers. `registry_id` is the registry that must answer, or `None` if any registry may
+/// Takes numbers, and reports numbers, in the lowest protocol of this version. `registry_id` is the registry that must answer, or `None` if any registry may
 /// answer. `requests` are serialized as elements of the request, and `tokens` is evidence for the registry.
 pub fn take(
     function: &str,

@@ -120,7 +120,7 @@ COMMENT ON TABLE snowflake_registry.settings IS
     'other change as a restored dump';
 COMMENT ON COLUMN snowflake_registry.settings.registry_id IS 'identifier of the registry; preserved in dumps';
 COMMENT ON COLUMN snowflake_registry.settings.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
-COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'duration of the longest lease that may have been granted';
+COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'highest value that lease has ever had; at least 10 minutes';
 COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'interval at which servers renew their leases';
 COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'lowest worker ID that the registry grants';
 COMMENT ON COLUMN snowflake_registry.settings.last_worker IS
@@ -338,24 +338,9 @@ CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.signing_key
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment_privilege
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
-
--- A quarantine must last as long as any lease that may have been granted. If none was granted yet, the value may decrease.
-CREATE FUNCTION snowflake_registry.keep_longest_lease() RETURNS trigger
-VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0) THEN
-        RAISE EXCEPTION 'the registry must not forget its longest lease'
-            USING ERRCODE = 'restrict_violation',
-                  DETAIL = 'A quarantine would end before all leases that were granted have ended.';
-    END IF;
-    RETURN NEW;
-END
-$$;
-COMMENT ON FUNCTION snowflake_registry.keep_longest_lease() IS
-    'trigger function: rejects a lower longest_lease if leases were granted';
 CREATE TRIGGER keep_longest_lease BEFORE UPDATE ON snowflake_registry.settings FOR EACH ROW
     WHEN (NEW.longest_lease < OLD.longest_lease)
-    EXECUTE FUNCTION snowflake_registry.keep_longest_lease();
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.settings FOR EACH ROW
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.settings
@@ -404,7 +389,6 @@ BEGIN
                                 'snowflake_registry.segment'::regclass, 'snowflake_registry.signing_key'::regclass,
                                 'snowflake_registry.segment_privilege'::regclass)
           AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
-                               'snowflake_registry.keep_longest_lease()'::regprocedure,
                                'snowflake_registry.leave_out()'::regprocedure)
           AND guard.tgenabled <> 'A';
 END
@@ -624,7 +608,7 @@ COMMENT ON FUNCTION snowflake_registry.read_facts(jsonb) IS
 
 -- The lowest and the highest protocol that the registry knows. A version that changes the meaning of requests or answers
 -- raises the highest. It raises the lowest only if it can no longer serve the older callers, and its update script then
--- calls require_protocol().
+-- calls require_protocol(), so that no holder of a lease is left behind. Others get no numbers until they are updated.
 CREATE FUNCTION snowflake_registry.protocols(OUT lowest int, OUT highest int)
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN (1, 1);
@@ -637,21 +621,29 @@ CREATE FUNCTION snowflake_registry.check_request(
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    -- The result of an operator is not compressed, as a value from a table may be.
+    size CONSTANT int := pg_column_size(CASE WHEN jsonb_typeof(request) = 'object' THEN request - '' END);
     said CONSTANT text := nullif(request -> 'protocol', 'null')::text;
 BEGIN
     IF jsonb_typeof(request) IS DISTINCT FROM 'object' THEN
         RAISE EXCEPTION 'request must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
-    ELSIF pg_column_size(request) > 1048576 THEN
+    ELSIF size > 1048576 THEN
         RAISE EXCEPTION 'request is too large'
             USING ERRCODE = 'program_limit_exceeded',
-                  DETAIL = format('The request has %s bytes, and the maximum is 1048576.', pg_column_size(request));
+                  DETAIL = format('The request has %s bytes, and the maximum is 1048576.', size);
     ELSIF said IS NULL OR NOT request ? 'registry' OR jsonb_typeof(request -> 'tokens') IS DISTINCT FROM 'array' THEN
         RAISE EXCEPTION 'request must have keys "protocol", "registry" and "tokens"'
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = 'The value of "registry" is the ID of a registry or null, and the value of "tokens" is an array.';
+    ELSIF jsonb_array_length(request -> 'tokens') > 128 THEN
+        -- The number is limited because other servers wait while tokens are read.
+        RAISE EXCEPTION 'too many tokens'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('The array has %s elements, and the maximum is 128.',
+                                  jsonb_array_length(request -> 'tokens'));
     END IF;
     SELECT known.lowest, known.highest INTO lowest, highest FROM snowflake_registry.protocols() AS known;
-    -- A value that is not a number can only be that of a later version. A string is quoted here.
+    -- A value that is not a natural number can only be that of a later version. A string is quoted here.
     protocol := CASE WHEN said COLLATE "C" ~ '^[0-9]{1,9}$' THEN said::int ELSE 2147483647 END;
     registry_id := snowflake_registry.uuid_of(request, 'registry');
     IF protocol NOT BETWEEN lowest AND highest THEN
@@ -1006,12 +998,9 @@ DECLARE
     said text;
     parts text[];
 BEGIN
-    IF coalesce(jsonb_typeof(tokens), 'null') <> 'array' THEN
-        RETURN;
-    END IF;
     FOR said IN
         SELECT element #>> '{}' FROM jsonb_array_elements(tokens) AS element
-        WHERE jsonb_typeof(element) = 'string' LIMIT 128
+        WHERE jsonb_typeof(element) = 'string'
     LOOP
         -- A token contains the name of its segment in hexadecimal.
         CONTINUE WHEN length(said) > 800
@@ -1157,7 +1146,8 @@ BEGIN
                     granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
                     granted_until = greatest(lease.granted_until, shown.granted_until),
-                    grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL, is_renewed = true,
+                    grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL,
+                    is_renewed = true, protocol = DEFAULT,
                     lease_id = CASE WHEN shown.grant_count > lease.grant_count
                                          AND coalesce(lease.used_until, lease.granted_until) <= shown.granted_from
                                     THEN holder END
@@ -1560,14 +1550,17 @@ BEGIN
     -- written again so that the server waits for this commit.
     SELECT * INTO held FROM snowflake_registry.lease AS lease WHERE lease.lease_id = call.lease_id;
     IF FOUND THEN
-        -- After a quarantine, the nonce is not known. In this case, a renewed lease shows that the holder has received
-        -- the first answer.
+        -- A renewal shows that the holder has received the first answer, and so does a token, which only a renewal returns.
+        -- The registry may have lost the renewal.
         IF held.used_until IS NOT NULL THEN
             answer.outcome := 'twin';
             answer.detail := format('worker ID %s was held under this lease, and the lease has been released',
                                     held.worker_id);
             RETURN answer;
-        ELSIF coalesce(held.nonce <> call.nonce, held.is_renewed) THEN
+        ELSIF held.is_renewed OR held.nonce <> call.nonce OR EXISTS (
+            SELECT FROM snowflake_registry.read_tokens(request -> 'tokens') AS shown
+            WHERE shown.lease_mark = snowflake_registry.mark_of(call.lease_id)
+        ) THEN
             answer.outcome := 'twin';
             answer.detail := format('worker ID %s is held under this lease, and the lease has been renewed since',
                                     held.worker_id);
@@ -1766,9 +1759,6 @@ BEGIN
         RAISE EXCEPTION 'the values of keys "lease_id", "last_nonce" and "next_nonce" must be UUIDs'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
-    said.clock_offset :=
-        coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
     -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because
     -- the transaction has not yet committed what the old token proves.
@@ -1782,6 +1772,9 @@ BEGIN
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
     END IF;
+    SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
+    said.clock_offset :=
+        coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
     -- Concurrent renewals of the same lease are serialized, and the second one sees the changes of the first one.
     SELECT * INTO held
     FROM snowflake_registry.lease AS lease WHERE lease.lease_id = call.lease_id FOR UPDATE;
@@ -2099,6 +2092,7 @@ DECLARE
     highest CONSTANT numeric[] := ARRAY[9223372036854775807, 1000000000, 9223372036854775807, 1e15];
     numbers numeric[];
     number numeric;
+    flag text;
 BEGIN
     IF jsonb_typeof(element) IS DISTINCT FROM 'object'
        OR jsonb_typeof(element -> 'name') IS DISTINCT FROM 'string' THEN
@@ -2111,7 +2105,7 @@ BEGIN
     FOR i IN 1 .. 4 LOOP
         IF coalesce(jsonb_typeof(element -> keys[i]), 'null') <> 'null' THEN
             number := CASE WHEN jsonb_typeof(element -> keys[i]) = 'number'
-                           THEN (element ->> keys[i])::numeric END;
+                           THEN (element -> keys[i])::numeric END;
             IF number BETWEEN 0 AND highest[i] AND (number = trunc(number) OR keys[i] = 'lasted') THEN
                 numbers[i] := number;
             ELSE
@@ -2123,6 +2117,11 @@ BEGIN
     asked.count := numbers[2];
     asked.period_key := numbers[3];
     asked.lasted := numbers[4];
+    FOREACH flag IN ARRAY '{next,report}'::text[] LOOP
+        IF jsonb_typeof(element -> flag) NOT IN ('boolean', 'null') THEN
+            asked.problem := format('%s is neither true nor false', flag);
+        END IF;
+    END LOOP;
     asked.is_next := coalesce(element -> 'next' = 'true', false);
     asked.is_report := coalesce(element -> 'report' = 'true', false);
     -- A number of another registry proves no loss of this registry.
@@ -2769,10 +2768,9 @@ BEGIN
                       THEN 'If the registry is in quarantine and no commits were lost: SELECT snowflake_registry.end_quarantine();'
                       ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
     END IF;
-    UPDATE snowflake_registry.settings AS settings
+    UPDATE snowflake_registry.settings
     -- A quarantine continues. The floor never decreases.
     SET nothing_before = greatest(nothing_before, clock_timestamp(), start_fleet.not_before),
-        longest_lease = CASE WHEN waits <= '0' THEN settings.lease ELSE longest_lease END,
         is_started = true;
     PERFORM snowflake_registry.sign_settings();
     PERFORM snowflake_registry.guard_fleet();
@@ -3029,12 +3027,9 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.settings
     SET lease = new_lease,
-        -- A quarantine must last as long as any lease that may have been granted. In a registry that was not started, or
-        -- that is in quarantine, another registry or a lost commit may have granted longer leases.
-        longest_lease = CASE
-            WHEN is_started AND waits <= '0'
-                 AND NOT EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0)
-            THEN new_lease ELSE greatest(longest_lease, new_lease) END,
+        -- A quarantine must last as long as any lease that was ever granted. The value is never lower than the default of
+        -- lease, even if no lease was granted yet: a later call of this function may be lost with all grants after it.
+        longest_lease = greatest(longest_lease, new_lease),
         renew_every = new_renewal,
         first_worker = new_first,
         last_worker = new_last,
@@ -3059,12 +3054,23 @@ COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, b
 CREATE FUNCTION snowflake_registry.require_protocol(lowest int) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    registry snowflake_registry.settings;
     older record;
 BEGIN
     IF require_protocol.lowest IS NULL THEN
         RAISE EXCEPTION 'lowest must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
-    PERFORM snowflake_registry.begin_request();
+    PERFORM snowflake_registry.begin_call();
+    registry := snowflake_registry.open_registry(true);
+    IF registry.waits > '0' THEN
+        RAISE EXCEPTION 'servers of the fleet may still use a protocol below %', require_protocol.lowest
+            USING ERRCODE = 'object_in_use',
+                  DETAIL = format('The registry may have lost commits that granted worker IDs. It is in quarantine until %s: %s.',
+                                  snowflake_registry.in_words(registry.counted_at + registry.waits),
+                                  registry.quarantine_reason),
+                  HINT = 'Wait until the quarantine has ended. If no commits were lost: '
+                         'SELECT snowflake_registry.end_quarantine();';
+    END IF;
     SELECT count(*) AS leases, max(coalesce(used_until, granted_until)) AS until INTO older
     FROM snowflake_registry.lease
     WHERE protocol < require_protocol.lowest AND coalesce(used_until, granted_until) > clock_timestamp();
@@ -3080,7 +3086,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.require_protocol(int) IS
-    'raises an error if a server of the fleet still uses a lower protocol';
+    'raises an error if the holder of a lease may still use a lower protocol';
 
 -- Segments: functions for administrators -----------------------------------------------------------------
 
@@ -3501,7 +3507,6 @@ CREATE VIEW snowflake_registry.status AS
                                        'snowflake_registry.signing_key'::regclass,
                                        'snowflake_registry.segment_privilege'::regclass)
                  AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
-                                      'snowflake_registry.keep_longest_lease()'::regprocedure,
                                       'snowflake_registry.leave_out()'::regprocedure)
                  AND guard.tgenabled <> 'A'
            ) AS is_guarded
@@ -3514,7 +3519,7 @@ COMMENT ON COLUMN snowflake_registry.status.quarantine_until IS
     'end of the quarantine, before which no new worker ID is granted; NULL if there is no quarantine';
 COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'number of leases that have not ended and were not released';
 COMMENT ON COLUMN snowflake_registry.status.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
-COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'duration of the longest lease that may have been granted';
+COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'highest value that lease has ever had; at least 10 minutes';
 COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'interval at which servers renew their leases';
 COMMENT ON COLUMN snowflake_registry.status.first_worker IS 'lowest worker ID that the registry grants';
 COMMENT ON COLUMN snowflake_registry.status.last_worker IS

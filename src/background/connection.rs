@@ -166,8 +166,8 @@ pub fn ask_for_rows(
 ) -> Result<Vec<Reply>, NoAnswer> {
     let deadline = Instant::now() + TIME_FOR_AN_ANSWER;
     // In JSON, a NUL is escaped.
-    let text = |text: &str| CString::new(text).unwrap_or_default();
-    connection.send(&text(&call.query), &[Some(text(&call.request))])?;
+    let text = |text: &str| CString::new(text).map_err(|error| error.to_string());
+    connection.send(&text(&call.query)?, &[Some(text(&call.request)?)])?;
     let mut is_sent = false;
     loop {
         if !is_sent {

@@ -61,10 +61,9 @@ BEGIN
                       THEN 'If the registry is in quarantine and no commits were lost: SELECT snowflake_registry.end_quarantine();'
                       ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
     END IF;
-    UPDATE snowflake_registry.settings AS settings
+    UPDATE snowflake_registry.settings
     -- A quarantine continues. The floor never decreases.
     SET nothing_before = greatest(nothing_before, clock_timestamp(), start_fleet.not_before),
-        longest_lease = CASE WHEN waits <= '0' THEN settings.lease ELSE longest_lease END,
         is_started = true;
     PERFORM snowflake_registry.sign_settings();
     PERFORM snowflake_registry.guard_fleet();
@@ -321,12 +320,9 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.settings
     SET lease = new_lease,
-        -- A quarantine must last as long as any lease that may have been granted. In a registry that was not started, or
-        -- that is in quarantine, another registry or a lost commit may have granted longer leases.
-        longest_lease = CASE
-            WHEN is_started AND waits <= '0'
-                 AND NOT EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0)
-            THEN new_lease ELSE greatest(longest_lease, new_lease) END,
+        -- A quarantine must last as long as any lease that was ever granted. The value is never lower than the default of
+        -- lease, even if no lease was granted yet: a later call of this function may be lost with all grants after it.
+        longest_lease = greatest(longest_lease, new_lease),
         renew_every = new_renewal,
         first_worker = new_first,
         last_worker = new_last,
@@ -351,12 +347,23 @@ COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, b
 CREATE FUNCTION snowflake_registry.require_protocol(lowest int) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    registry snowflake_registry.settings;
     older record;
 BEGIN
     IF require_protocol.lowest IS NULL THEN
         RAISE EXCEPTION 'lowest must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
-    PERFORM snowflake_registry.begin_request();
+    PERFORM snowflake_registry.begin_call();
+    registry := snowflake_registry.open_registry(true);
+    IF registry.waits > '0' THEN
+        RAISE EXCEPTION 'servers of the fleet may still use a protocol below %', require_protocol.lowest
+            USING ERRCODE = 'object_in_use',
+                  DETAIL = format('The registry may have lost commits that granted worker IDs. It is in quarantine until %s: %s.',
+                                  snowflake_registry.in_words(registry.counted_at + registry.waits),
+                                  registry.quarantine_reason),
+                  HINT = 'Wait until the quarantine has ended. If no commits were lost: '
+                         'SELECT snowflake_registry.end_quarantine();';
+    END IF;
     SELECT count(*) AS leases, max(coalesce(used_until, granted_until)) AS until INTO older
     FROM snowflake_registry.lease
     WHERE protocol < require_protocol.lowest AND coalesce(used_until, granted_until) > clock_timestamp();
@@ -372,4 +379,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.require_protocol(int) IS
-    'raises an error if a server of the fleet still uses a lower protocol';
+    'raises an error if the holder of a lease may still use a lower protocol';

@@ -121,12 +121,9 @@ DECLARE
     said text;
     parts text[];
 BEGIN
-    IF coalesce(jsonb_typeof(tokens), 'null') <> 'array' THEN
-        RETURN;
-    END IF;
     FOR said IN
         SELECT element #>> '{}' FROM jsonb_array_elements(tokens) AS element
-        WHERE jsonb_typeof(element) = 'string' LIMIT 128
+        WHERE jsonb_typeof(element) = 'string'
     LOOP
         -- A token contains the name of its segment in hexadecimal.
         CONTINUE WHEN length(said) > 800
@@ -272,7 +269,8 @@ BEGIN
                     granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
                     granted_until = greatest(lease.granted_until, shown.granted_until),
-                    grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL, is_renewed = true,
+                    grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL,
+                    is_renewed = true, protocol = DEFAULT,
                     lease_id = CASE WHEN shown.grant_count > lease.grant_count
                                          AND coalesce(lease.used_until, lease.granted_until) <= shown.granted_from
                                     THEN holder END

@@ -41,24 +41,9 @@ CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.signing_key
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment_privilege
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
-
--- A quarantine must last as long as any lease that may have been granted. If none was granted yet, the value may decrease.
-CREATE FUNCTION snowflake_registry.keep_longest_lease() RETURNS trigger
-VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0) THEN
-        RAISE EXCEPTION 'the registry must not forget its longest lease'
-            USING ERRCODE = 'restrict_violation',
-                  DETAIL = 'A quarantine would end before all leases that were granted have ended.';
-    END IF;
-    RETURN NEW;
-END
-$$;
-COMMENT ON FUNCTION snowflake_registry.keep_longest_lease() IS
-    'trigger function: rejects a lower longest_lease if leases were granted';
 CREATE TRIGGER keep_longest_lease BEFORE UPDATE ON snowflake_registry.settings FOR EACH ROW
     WHEN (NEW.longest_lease < OLD.longest_lease)
-    EXECUTE FUNCTION snowflake_registry.keep_longest_lease();
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.settings FOR EACH ROW
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.settings
@@ -107,7 +92,6 @@ BEGIN
                                 'snowflake_registry.segment'::regclass, 'snowflake_registry.signing_key'::regclass,
                                 'snowflake_registry.segment_privilege'::regclass)
           AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
-                               'snowflake_registry.keep_longest_lease()'::regprocedure,
                                'snowflake_registry.leave_out()'::regprocedure)
           AND guard.tgenabled <> 'A';
 END

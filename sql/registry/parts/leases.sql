@@ -52,14 +52,17 @@ BEGIN
     -- written again so that the server waits for this commit.
     SELECT * INTO held FROM snowflake_registry.lease AS lease WHERE lease.lease_id = call.lease_id;
     IF FOUND THEN
-        -- After a quarantine, the nonce is not known. In this case, a renewed lease shows that the holder has received
-        -- the first answer.
+        -- A renewal shows that the holder has received the first answer, and so does a token, which only a renewal returns.
+        -- The registry may have lost the renewal.
         IF held.used_until IS NOT NULL THEN
             answer.outcome := 'twin';
             answer.detail := format('worker ID %s was held under this lease, and the lease has been released',
                                     held.worker_id);
             RETURN answer;
-        ELSIF coalesce(held.nonce <> call.nonce, held.is_renewed) THEN
+        ELSIF held.is_renewed OR held.nonce <> call.nonce OR EXISTS (
+            SELECT FROM snowflake_registry.read_tokens(request -> 'tokens') AS shown
+            WHERE shown.lease_mark = snowflake_registry.mark_of(call.lease_id)
+        ) THEN
             answer.outcome := 'twin';
             answer.detail := format('worker ID %s is held under this lease, and the lease has been renewed since',
                                     held.worker_id);
@@ -258,9 +261,6 @@ BEGIN
         RAISE EXCEPTION 'the values of keys "lease_id", "last_nonce" and "next_nonce" must be UUIDs'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
-    said.clock_offset :=
-        coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
     -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because
     -- the transaction has not yet committed what the old token proves.
@@ -274,6 +274,9 @@ BEGIN
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
     END IF;
+    SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
+    said.clock_offset :=
+        coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
     -- Concurrent renewals of the same lease are serialized, and the second one sees the changes of the first one.
     SELECT * INTO held
     FROM snowflake_registry.lease AS lease WHERE lease.lease_id = call.lease_id FOR UPDATE;

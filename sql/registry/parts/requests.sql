@@ -7,7 +7,7 @@
 
 -- The lowest and the highest protocol that the registry knows. A version that changes the meaning of requests or answers
 -- raises the highest. It raises the lowest only if it can no longer serve the older callers, and its update script then
--- calls require_protocol().
+-- calls require_protocol(), so that no holder of a lease is left behind. Others get no numbers until they are updated.
 CREATE FUNCTION snowflake_registry.protocols(OUT lowest int, OUT highest int)
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN (1, 1);
@@ -20,21 +20,29 @@ CREATE FUNCTION snowflake_registry.check_request(
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    -- The result of an operator is not compressed, as a value from a table may be.
+    size CONSTANT int := pg_column_size(CASE WHEN jsonb_typeof(request) = 'object' THEN request - '' END);
     said CONSTANT text := nullif(request -> 'protocol', 'null')::text;
 BEGIN
     IF jsonb_typeof(request) IS DISTINCT FROM 'object' THEN
         RAISE EXCEPTION 'request must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
-    ELSIF pg_column_size(request) > 1048576 THEN
+    ELSIF size > 1048576 THEN
         RAISE EXCEPTION 'request is too large'
             USING ERRCODE = 'program_limit_exceeded',
-                  DETAIL = format('The request has %s bytes, and the maximum is 1048576.', pg_column_size(request));
+                  DETAIL = format('The request has %s bytes, and the maximum is 1048576.', size);
     ELSIF said IS NULL OR NOT request ? 'registry' OR jsonb_typeof(request -> 'tokens') IS DISTINCT FROM 'array' THEN
         RAISE EXCEPTION 'request must have keys "protocol", "registry" and "tokens"'
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = 'The value of "registry" is the ID of a registry or null, and the value of "tokens" is an array.';
+    ELSIF jsonb_array_length(request -> 'tokens') > 128 THEN
+        -- The number is limited because other servers wait while tokens are read.
+        RAISE EXCEPTION 'too many tokens'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('The array has %s elements, and the maximum is 128.',
+                                  jsonb_array_length(request -> 'tokens'));
     END IF;
     SELECT known.lowest, known.highest INTO lowest, highest FROM snowflake_registry.protocols() AS known;
-    -- A value that is not a number can only be that of a later version. A string is quoted here.
+    -- A value that is not a natural number can only be that of a later version. A string is quoted here.
     protocol := CASE WHEN said COLLATE "C" ~ '^[0-9]{1,9}$' THEN said::int ELSE 2147483647 END;
     registry_id := snowflake_registry.uuid_of(request, 'registry');
     IF protocol NOT BETWEEN lowest AND highest THEN

@@ -47,7 +47,7 @@ COMMENT ON TABLE snowflake_registry.settings IS
     'other change as a restored dump';
 COMMENT ON COLUMN snowflake_registry.settings.registry_id IS 'identifier of the registry; preserved in dumps';
 COMMENT ON COLUMN snowflake_registry.settings.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
-COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'duration of the longest lease that may have been granted';
+COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'highest value that lease has ever had; at least 10 minutes';
 COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'interval at which servers renew their leases';
 COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'lowest worker ID that the registry grants';
 COMMENT ON COLUMN snowflake_registry.settings.last_worker IS

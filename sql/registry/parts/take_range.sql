@@ -10,6 +10,7 @@ DECLARE
     highest CONSTANT numeric[] := ARRAY[9223372036854775807, 1000000000, 9223372036854775807, 1e15];
     numbers numeric[];
     number numeric;
+    flag text;
 BEGIN
     IF jsonb_typeof(element) IS DISTINCT FROM 'object'
        OR jsonb_typeof(element -> 'name') IS DISTINCT FROM 'string' THEN
@@ -22,7 +23,7 @@ BEGIN
     FOR i IN 1 .. 4 LOOP
         IF coalesce(jsonb_typeof(element -> keys[i]), 'null') <> 'null' THEN
             number := CASE WHEN jsonb_typeof(element -> keys[i]) = 'number'
-                           THEN (element ->> keys[i])::numeric END;
+                           THEN (element -> keys[i])::numeric END;
             IF number BETWEEN 0 AND highest[i] AND (number = trunc(number) OR keys[i] = 'lasted') THEN
                 numbers[i] := number;
             ELSE
@@ -34,6 +35,11 @@ BEGIN
     asked.count := numbers[2];
     asked.period_key := numbers[3];
     asked.lasted := numbers[4];
+    FOREACH flag IN ARRAY '{next,report}'::text[] LOOP
+        IF jsonb_typeof(element -> flag) NOT IN ('boolean', 'null') THEN
+            asked.problem := format('%s is neither true nor false', flag);
+        END IF;
+    END LOOP;
     asked.is_next := coalesce(element -> 'next' = 'true', false);
     asked.is_report := coalesce(element -> 'report' = 'true', false);
     -- A number of another registry proves no loss of this registry.

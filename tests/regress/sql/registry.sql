@@ -154,7 +154,8 @@ SELECT (shown(renew(1, 6, 7))).*;
 SELECT pass('15 minutes');
 SELECT (shown(acquire(8, 1, 'epsilon'))).*;
 SELECT (shown(acquire(9, 1, 'a stranger'))).*;
--- A lease that has ended is replaced by a new one with the same ID.
+-- A lease that has ended without a renewal is replaced by a new one with the same ID.
+UPDATE snowflake_registry.lease SET is_renewed = false WHERE worker_id = 2;
 SELECT (shown(acquire(3, 2, 'gamma'))).*;
 
 -- Grants cannot be deleted, even by the owner.
@@ -210,6 +211,7 @@ SELECT outcome FROM acquire(40, 1, pin => 20000, unwanted => ARRAY(SELECT genera
 BEGIN;
 UPDATE snowflake_registry.lease SET granted_until = granted_until + interval '2 years' WHERE worker_id = 500;
 SELECT (shown(renew(30, 2, 2))).outcome;
+UPDATE snowflake_registry.lease SET is_renewed = false WHERE worker_id = 500;
 SELECT a.outcome, a.worker_id FROM acquire(30, 2) AS a;
 SELECT a.outcome, a.free_from > clock_us() + 63000000000000 AS after_years FROM acquire(31, 1, pin => 500) AS a;
 ROLLBACK;

@@ -50,32 +50,16 @@ $$;
 
 SELECT outcome FROM unnest(ARRAY['acquire', 'renew', 'release']) AS function, LATERAL call(function, request(1));
 
--- A quarantine lasts as long as the longest lease that may have been granted, and two minutes more. In a new registry, this
--- is the configured lease. If the history of the fleet is not known, it is the default.
+-- A quarantine lasts at least as long as a lease of the default duration, and two minutes more. A fleet that was started with
+-- shorter leases may have been given longer ones in commits that were lost.
 SET client_min_messages = warning; -- No notices about short leases.
 BEGIN;
 SELECT snowflake_registry.configure(lease => '1 minute', renew_every => '5 seconds');
-SELECT state, lease, longest_lease FROM snowflake_registry.status;
 SELECT snowflake_registry.start_fleet();
 SELECT state, lease, longest_lease FROM snowflake_registry.status;
-SELECT round(extract(epoch FROM snowflake_registry.quarantine() - clock_timestamp()) / 60) AS minutes;
 SELECT snowflake_registry.configure(lease => '30 seconds');
 SELECT state, lease, longest_lease FROM snowflake_registry.status;
-ROLLBACK;
-BEGIN;
-SELECT snowflake_registry.configure(lease => '1 minute', renew_every => '5 seconds');
 SELECT round(extract(epoch FROM snowflake_registry.quarantine() - clock_timestamp()) / 60) AS minutes;
-SELECT snowflake_registry.configure(lease => '2 minutes');
-SELECT state, lease, longest_lease FROM snowflake_registry.status;
-ROLLBACK;
-BEGIN;
-SELECT snowflake_registry.reserve(7);
-SELECT snowflake_registry.start_fleet();
-SELECT longest_lease, (SELECT longest_lease FROM snowflake_registry.settings) AS stored FROM snowflake_registry.status;
-SELECT snowflake_registry.configure(lease => '1 hour');
-SELECT lease, longest_lease FROM snowflake_registry.status;
-SELECT snowflake_registry.configure(lease => '1 minute', renew_every => '5 seconds');
-SELECT lease, longest_lease FROM snowflake_registry.status;
 ROLLBACK;
 RESET client_min_messages;
 SELECT snowflake_registry.start_fleet();
@@ -189,7 +173,7 @@ SELECT said, c.* FROM (VALUES (1, ('{"protocol": 2, "needs": {"zone": 1}, ' || s
     LATERAL call('acquire', request) AS c;
 SELECT worker_id, grant_count FROM snowflake_registry.fleet ORDER BY worker_id;
 
--- What is in a list of tokens and not a token is ignored. The first 128 count.
+-- What is in a list of tokens and not a token is ignored. A list has at most 128 elements.
 CREATE FUNCTION tokens(before int, filler jsonb) RETURNS jsonb LANGUAGE sql AS $$
     SELECT jsonb_build_object('tokens', jsonb_agg(filler) || to_jsonb(snowflake_registry.signed('lease:0:700:1:1000000:2000000:1000:')))
     FROM generate_series(1, before)
@@ -197,7 +181,7 @@ $$;
 SELECT c.* FROM call_all(request(10, '{"tokens": [7, null, true, 1e400, {"a": "b"}, ["word"], "", "word", ".", "lease:.00", ":.:", "\n\u001b[2J"]}')) AS c;
 SELECT state FROM snowflake_registry.status;
 BEGIN;
-SELECT outcome FROM call('renew', request(1, tokens(128, '"word"')));
+SELECT outcome, detail FROM call('renew', request(1, tokens(128, '"word"')));
 SELECT state FROM snowflake_registry.status;
 SELECT outcome FROM call('renew', request(1, tokens(127, '"word"')));
 SELECT state, quarantine_reason FROM snowflake_registry.status;

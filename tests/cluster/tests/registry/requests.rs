@@ -32,7 +32,25 @@ fn requests_of_any_size() {
     assert_eq!(Member::new().acquire(&mut client, 1024).unwrap().outcome, "granted");
 }
 
-/// Only the first 128 tokens are read, so a call with very many takes no longer than one with 128.
+/// A value in a table is compressed, and PostgreSQL does not read it before the function does.
+#[test]
+fn a_request_that_is_compressed() {
+    let cluster = start(Cluster::builder());
+    let mut client = cluster.connect();
+    let mut member = granted(&mut client);
+    let usual = member.request(&[], "'last_nonce', gen_random_uuid(), 'next_nonce', gen_random_uuid()");
+    client.run(&format!(
+        "SET plan_cache_mode = force_generic_plan;
+         CREATE TEMP TABLE request AS
+             SELECT {usual} || jsonb_build_object('facts', jsonb_build_object('x', repeat('x', 40000000))) AS request"
+    ));
+    assert!(single::<i32>(&mut client, "SELECT pg_column_size(request) FROM request") < 1_000_000);
+    let call = "SELECT snowflake_registry.renew(request) FROM request";
+    assert_eq!(failure(&mut client, call).0, "54000");
+    assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
+}
+
+/// Other servers wait while tokens are read, so their number is limited.
 #[test]
 fn many_tokens() {
     let cluster = start(Cluster::builder());
@@ -40,6 +58,35 @@ fn many_tokens() {
     let mut member = granted(&mut client);
     member.renew(&mut client).unwrap();
     let token = member.token.clone().unwrap();
-    let tokens: Vec<&str> = (0..5_000).map(|_| token.as_str()).collect();
-    assert_eq!(member.renew_and_show(&mut client, &tokens).unwrap().outcome, "granted");
+    let tokens = |count: usize| vec![token.as_str(); count];
+    assert_eq!(member.renew_and_show(&mut client, &tokens(128)).unwrap().outcome, "granted");
+    let error = member.renew_and_show(&mut client, &tokens(129)).unwrap_err();
+    assert_eq!(error.code().unwrap().code(), "22023", "{}", text(&error));
+}
+
+/// A copy of the holder repeats the first request. It is refused if it shows a token, even if the registry has lost the
+/// renewal that returned the token.
+#[test]
+fn a_token_shows_that_a_lease_was_renewed() {
+    let cluster = start(Cluster::builder());
+    let mut client = cluster.connect();
+    let mut member = Member::new();
+    let first = member.request_of_an_identity(1024, &[]);
+    assert_eq!(member.acquire(&mut client, 1024).unwrap().outcome, "granted");
+    assert_eq!(member.acquire(&mut client, 1024).unwrap().outcome, "granted");
+    let copy = member.clone();
+    member.renew(&mut client).unwrap();
+    let ask = |client: &mut Client, request: &str| -> String {
+        single(client, &format!("SELECT outcome FROM snowflake_registry.acquire({request})"))
+    };
+    client.run(
+        "ALTER TABLE snowflake_registry.lease DISABLE TRIGGER ALL;
+         UPDATE snowflake_registry.lease SET is_renewed = false, nonce = NULL;
+         SELECT snowflake_registry.switch_guards_on()",
+    );
+    let shown = copy.request_of_an_identity(1024, &member.tokens());
+    assert_eq!(ask(&mut client, &shown), "twin");
+    assert_eq!(ask(&mut client, &first), "granted");
+    member.renew(&mut client).unwrap();
+    assert_eq!(ask(&mut client, &first), "twin");
 }
