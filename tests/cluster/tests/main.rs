@@ -112,6 +112,7 @@ mod ids {
     mod uniqueness;
     mod waiting;
 }
+mod lockstep;
 mod registry {
     pub mod forgets;
     mod freeze;

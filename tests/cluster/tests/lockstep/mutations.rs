@@ -1,0 +1,131 @@
+//! Faults of the registry's SQL that the comparison must find.
+
+pub struct Mutation {
+    pub name: &'static str,
+    from: &'static str,
+    to: &'static str,
+}
+
+impl Mutation {
+    /// The registry's script with this fault.
+    pub fn applied_to(&self, script: &str) -> String {
+        assert_eq!(script.matches(self.from).count(), 1, "mutation {}: {}", self.name, self.from);
+        script.replace(self.from, self.to)
+    }
+}
+
+const fn mutation(name: &'static str, from: &'static str, to: &'static str) -> Mutation {
+    Mutation { name, from, to }
+}
+
+pub const MUTATIONS: [Mutation; 25] = [
+    mutation(
+        "quarantine-keeps-nonces",
+        "END,\n        nonce = NULL\n    WHERE lease_id IS NOT NULL",
+        "END\n    WHERE lease_id IS NOT NULL",
+    ),
+    mutation("restart-keeps-nonces", "SET nonce = NULL WHERE nonce IS NOT NULL;", "SET nonce = nonce;"),
+    mutation(
+        "short-allowance",
+        "allowance CONSTANT interval := '2 minutes'",
+        "allowance CONSTANT interval := '1 minute'",
+    ),
+    mutation(
+        "short-restart",
+        "settings.longest_lease + interval '2 minutes');\n        settings.counted_at",
+        "settings.lease + interval '2 minutes');\n        settings.counted_at",
+    ),
+    mutation(
+        "counts-two-minutes",
+        "least(moment - known.counted_at, '1 minute')",
+        "least(moment - known.counted_at, '2 minutes')",
+    ),
+    mutation(
+        "counts-backward-steps",
+        "greatest(least(moment - known.counted_at, '1 minute'), '0')",
+        "least(moment - known.counted_at, '1 minute')",
+    ),
+    mutation(
+        "witness-after-a-proof",
+        "known.witnesses AND NOT known.is_proved AND NOT known.is_witnessed\n       AND EXISTS",
+        "known.witnesses AND NOT known.is_witnessed\n       AND EXISTS",
+    ),
+    mutation(
+        "proof-ignores-releases",
+        "AND shown.granted_until > greatest(lease.granted_from, lease.released_until) THEN\n                RETURN",
+        "AND shown.granted_until > lease.granted_from THEN\n                RETURN",
+    ),
+    mutation("proof-ignores-requests", "RETURN shown.last_request <> '' AND", "RETURN false AND"),
+    mutation(
+        "learning-keeps-used-until",
+        "SET used_until = NULL,\n                    -- A later",
+        "SET\n                    -- A later",
+    ),
+    mutation(
+        "learning-trusts-the-caller",
+        "WHEN shown.lease_mark = snowflake_registry.mark_of(learn_from_tokens.lease_id)\n",
+        "WHEN learn_from_tokens.lease_id IS NOT NULL\n",
+    ),
+    mutation(
+        "learning-forgets-renewals",
+        "SET granted_until = shown.granted_until, is_renewed = true",
+        "SET granted_until = shown.granted_until",
+    ),
+    mutation(
+        "learns-no-later-numbers",
+        "segment.next_value := greatest(segment.next_value, shown.next_value);",
+        "",
+    ),
+    mutation(
+        "released-range-of-the-same-grant",
+        "(shown.grant_count < lease.grant_count AND shown.granted_until > lease.granted_from",
+        "(shown.grant_count <= lease.grant_count AND shown.granted_until > lease.granted_from",
+    ),
+    mutation(
+        "release-moves-the-end",
+        "ELSE greatest(lease.used_until, lease.granted_until - registry.lease) END",
+        "ELSE lease.used_until END",
+    ),
+    mutation(
+        "no-twin-after-a-release",
+        "IF held.used_until IS NOT NULL THEN\n            answer.outcome := 'twin';\n            answer.detail := format('worker ID %s was held",
+        "IF false THEN\n            answer.outcome := 'twin';\n            answer.detail := format('worker ID %s was held",
+    ),
+    mutation(
+        "acquire-ignores-renewals",
+        "coalesce(held.nonce <> call.nonce, held.is_renewed)",
+        "coalesce(held.nonce <> call.nonce, false)",
+    ),
+    mutation(
+        "renew-beyond-a-freeze",
+        "least(moment + registry.lease, registry.frozen_until)",
+        "moment + registry.lease",
+    ),
+    mutation(
+        "renew-in-a-quarantine",
+        "AND (registry.waits > '0' OR registry.nothing_before > moment OR NOT registry.is_started)",
+        "AND (registry.nothing_before > moment OR NOT registry.is_started)",
+    ),
+    mutation("reserved-ids-are-granted", " AND NOT candidate.is_reserved\n", "\n"),
+    mutation(
+        "numbers-in-a-freeze",
+        "IF stored.closed_reason IS NOT NULL OR is_frozen THEN",
+        "IF stored.closed_reason IS NOT NULL THEN",
+    ),
+    mutation(
+        "any-synchronous-failover",
+        "has_moved AND NOT (known.synchronous AND snowflake_registry.is_fresh(known.renew_every))",
+        "has_moved AND NOT known.synchronous",
+    ),
+    mutation(
+        "closes-no-unused-segments",
+        "(segment.has_left OR snowflake_registry.serves_others())\n      AND CASE",
+        "segment.has_left\n      AND CASE",
+    ),
+    mutation("own-numbers-of-a-client", "AND (asked.is_ours AND NOT is_local\n", "AND (false\n"),
+    mutation(
+        "short-longest-lease",
+        "THEN new_lease ELSE greatest(longest_lease, new_lease) END",
+        "THEN new_lease ELSE new_lease END",
+    ),
+];

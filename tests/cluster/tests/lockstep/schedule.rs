@@ -1,0 +1,733 @@
+//! Random schedules of calls and accidents, each from a seed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use harness::Random;
+use snowflake_id_core::Identity;
+use snowflake_id_core::lease_state::Needs;
+use snowflake_id_stand_in::{
+    Administration, Answer, Call, Caller, FOREVER, Identification, Outcome, Period, Place, Request,
+    RequestName, SegmentShape, TakeOutcome, Token, Unit,
+};
+use uuid::Uuid;
+
+use super::compared::{Agreed, Compared, Difference, Sent, Shown};
+
+const BEGAN_US: i64 = 1_790_000_000_000_000;
+const SECOND_US: i64 = 1_000_000;
+const STEPS: u32 = 300;
+const HOLDERS: usize = 4;
+const SEGMENTS: [&str; 3] = ["s0", "s1", "p"];
+const LEASES_S: [i64; 5] = [60, 120, 300, 600, 3600];
+
+/// Settings of a caller that must not matter. A schedule has half of them.
+const HOSTILE: [&str; 20] = [
+    "SET DateStyle = 'SQL, DMY'",
+    "SET IntervalStyle = 'iso_8601'",
+    "SET TimeZone = 'America/St_Johns'",
+    "SET standard_conforming_strings = off",
+    "SET bytea_output = 'escape'",
+    "SET extra_float_digits = -15",
+    "SET search_path = hostile, public",
+    "SET quote_all_identifiers = on",
+    "SET backslash_quote = on",
+    "SET array_nulls = off",
+    "SET transform_null_equals = on",
+    "SET xmloption = document",
+    "SET plan_cache_mode = force_generic_plan",
+    "SET enable_hashagg = off; SET enable_seqscan = off",
+    "SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_nestloop = off",
+    "SET work_mem = '64kB'",
+    "SET default_transaction_deferrable = on",
+    "SET synchronous_commit = off",
+    "SET client_min_messages = debug5",
+    "SET check_function_bodies = off",
+];
+
+/// A server or a program, as it knows itself.
+#[derive(Clone, Default)]
+struct Holder {
+    asking: Option<(Uuid, Uuid)>,
+    held: Option<Identification>,
+    tokens: Vec<Shown>,
+    numbers: BTreeMap<String, Shown>,
+    had_until: BTreeMap<String, i64>,
+}
+
+/// What happens in one step.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Acquire {
+        holder: usize,
+        pin: Option<u32>,
+        is_lost: bool,
+    },
+    Renew {
+        holder: usize,
+    },
+    Release {
+        holder: usize,
+    },
+    Take {
+        holder: usize,
+    },
+    Repeat,
+    /// A copy of a holder that was made earlier calls.
+    Copy,
+    Administer,
+    EndQuarantine,
+    Unfreeze,
+    /// The freeze ends in the middle of the leases.
+    Freeze,
+    Reserve,
+    Restart,
+    SetBack {
+        to_last: bool,
+        is_silent: bool,
+    },
+    Keep,
+    SwitchGuardOff,
+    NewSettings,
+}
+
+pub struct Schedule<'a, 'b> {
+    random: Random,
+    compared: &'a mut Compared<'b>,
+    registry_id: Uuid,
+    holders: [Holder; HOLDERS],
+    older: Vec<Holder>,
+    all_tokens: Vec<Shown>,
+    past: Vec<(usize, Sent)>,
+    /// Events that follow one another, each soon after the other.
+    story: VecDeque<Event>,
+    lease_us: i64,
+    is_own_only: bool,
+    rarity: u64,
+    log: Vec<String>,
+}
+
+/// Runs the schedule of a seed. Returns what differs.
+pub fn run(compared: &mut Compared, seed: u64, counts: &mut BTreeMap<String, u64>) -> Result<(), String> {
+    let random = Random::of(seed);
+    let mut schedule = Schedule {
+        random,
+        compared,
+        registry_id: Uuid::nil(),
+        holders: Default::default(),
+        older: vec![],
+        all_tokens: vec![],
+        past: vec![],
+        story: VecDeque::new(),
+        lease_us: 0,
+        is_own_only: false,
+        rarity: 1,
+        log: vec![],
+    };
+    let mut step = 0;
+    let mut result = schedule.begin(counts);
+    while result.is_ok() && step < STEPS {
+        step += 1;
+        result = schedule.step(counts);
+    }
+    result.map_err(|Difference(text)| {
+        let from = schedule.log.len().saturating_sub(12);
+        format!(
+            "SQL and stand-in differ at step {step} of the schedule SNOWFLAKE_ID_LOCKSTEP_SCHEDULE={seed}:\n{}\n{text}",
+            schedule.log[from..].join("\n")
+        )
+    })
+}
+
+impl Schedule<'_, '_> {
+    fn begin(&mut self, counts: &mut BTreeMap<String, u64>) -> Result<(), Difference> {
+        self.rarity = *self.random.one_of(&[1, 3, 10, 30]);
+        self.is_own_only = self.random.once_in(8);
+        let place = Place { timeline: 1, started_us: BEGAN_US - SECOND_US };
+        self.registry_id = self.compared.begin(place, BEGAN_US, !self.is_own_only)?;
+        self.new_settings();
+        let first = if self.random.once_in(8) {
+            Administration::Quarantine
+        } else {
+            let not_before_us =
+                self.random.once_in(4).then(|| BEGAN_US + self.between(-SECOND_US, 60 * SECOND_US));
+            Administration::StartFleet { not_before_us }
+        };
+        let configure = self.configuration();
+        let mut calls = vec![first, configure];
+        if self.random.once_in(3) {
+            calls.swap(0, 1);
+        }
+        calls.extend(SEGMENTS.map(|name| self.creation(name)));
+        for call in calls {
+            self.administer(call, counts)?;
+        }
+        Ok(())
+    }
+
+    fn between(&mut self, least: i64, most: i64) -> i64 {
+        least + self.random.below((most - least + 1) as u64) as i64
+    }
+
+    fn uuid(&mut self) -> Uuid {
+        Uuid::from_u64_pair(self.random.below(u64::MAX), self.random.below(u64::MAX))
+    }
+
+    fn now_us(&self) -> i64 {
+        self.compared.stand_in.clock.now_us
+    }
+
+    fn new_settings(&mut self) {
+        let some: Vec<_> = HOSTILE.iter().filter(|_| self.random.once_in(2)).copied().collect();
+        self.compared.new_sessions(&some.join(";"));
+    }
+
+    /// The time goes on, or the clock is set back.
+    fn move_clock(&mut self) {
+        let lease_us = self.lease_us;
+        let by_us = if !self.story.is_empty() {
+            self.between(1, 2 * SECOND_US)
+        } else {
+            match self.random.below(100) {
+                0..3 => 0,
+                3..30 => self.between(1, 100_000),
+                30..60 => self.between(SECOND_US, 10 * SECOND_US),
+                60..85 => self.between(1, lease_us / 2),
+                85..94 => self.between(lease_us / 2, lease_us + SECOND_US),
+                94..97 => self.between(1, 3600 * SECOND_US),
+                97 => self.between(1, 30 * 3600 * SECOND_US),
+                _ => -self.between(1, 90 * SECOND_US),
+            }
+        };
+        let step_at_lock_us = match self.random.below(10) {
+            0 => self.between(0, 2 * SECOND_US),
+            1 if self.random.once_in(2) => -self.between(1, SECOND_US),
+            _ => 0,
+        };
+        let clock = &mut self.compared.stand_in.clock;
+        clock.now_us += by_us;
+        clock.step_at_lock_us = step_at_lock_us;
+    }
+
+    fn step(&mut self, counts: &mut BTreeMap<String, u64>) -> Result<(), Difference> {
+        if self.story.is_empty() && self.random.once_in(25) {
+            self.begin_story();
+        }
+        self.move_clock();
+        let event = match self.story.pop_front() {
+            Some(event) => event,
+            None => self.event(),
+        };
+        let at_s = (self.now_us() - BEGAN_US) as f64 / 1e6;
+        self.log.push(format!("{at_s:.6} s: {event:?}"));
+        self.execute(event, counts)
+    }
+
+    fn event(&mut self) -> Event {
+        let holder = self.random.below(HOLDERS as u64) as usize;
+        let mut at = self.random.below(1000);
+        // In most schedules, administrators and accidents are rare.
+        if (800..930).contains(&at) && !self.random.once_in(self.rarity) {
+            at = *self.random.one_of(&[400, 100, 100]);
+        }
+        match at {
+            0..330 => Event::Renew { holder },
+            330..500 => Event::Acquire { holder, pin: None, is_lost: false },
+            500..560 => Event::Repeat,
+            560..590 => Event::Copy,
+            590..650 => Event::Release { holder },
+            650..800 => Event::Take { holder },
+            800..875 => Event::Administer,
+            875..900 => Event::Restart,
+            900..922 => Event::SetBack { to_last: false, is_silent: self.random.once_in(2) },
+            922..925 => Event::SwitchGuardOff,
+            925..930 => Event::NewSettings,
+            _ => Event::Keep,
+        }
+    }
+
+    /// Sequences that random steps rarely form.
+    fn begin_story(&mut self) {
+        let holder = self.random.below(HOLDERS as u64) as usize;
+        let other = (holder + 1) % HOLDERS;
+        let pin = Some(self.random.below(4) as u32);
+        let is_silent = !self.random.once_in(4);
+        let acquire = |holder| Event::Acquire { holder, pin, is_lost: false };
+        let renew = Event::Renew { holder };
+        let back = Event::SetBack { to_last: true, is_silent };
+        let ready = [Event::EndQuarantine, Event::Unfreeze];
+        let story: Vec<Event> =
+            match self.random.below(7) {
+                // The rest of a released range is granted, and both are lost.
+                0 | 1 => [
+                    acquire(holder),
+                    renew,
+                    renew,
+                    Event::Keep,
+                    Event::Release { holder },
+                    acquire(other),
+                    Event::Renew { holder: other },
+                    Event::Renew { holder: other },
+                    back,
+                    if self.random.once_in(2) { Event::Renew { holder: other } } else { renew },
+                    if self.random.once_in(2) { Event::Copy } else { Event::Renew { holder: other } },
+                    Event::Copy,
+                ]
+                .into(),
+                // Old copies of a holder that has released its lease.
+                2 => [
+                    acquire(holder),
+                    renew,
+                    renew,
+                    Event::Release { holder },
+                    Event::Copy,
+                    Event::Copy,
+                    acquire(other),
+                    Event::Copy,
+                    Event::Copy,
+                ]
+                .into(),
+                // The first answer is lost or late, and the request is repeated after a start.
+                3 => [
+                    Event::Acquire { holder, pin, is_lost: true },
+                    acquire(holder),
+                    renew,
+                    Event::Restart,
+                    Event::Copy,
+                    Event::Repeat,
+                    Event::Repeat,
+                    renew,
+                ]
+                .into(),
+                4 => [acquire(holder), renew, Event::Keep, Event::Freeze, renew, renew, back, renew, renew]
+                    .into(),
+                5 => [acquire(holder), renew, renew, Event::Keep, Event::Reserve, renew, renew, back, renew]
+                    .into(),
+                // Numbers are lost.
+                _ => [
+                    Event::Keep,
+                    Event::Take { holder },
+                    Event::Take { holder },
+                    Event::Take { holder },
+                    back,
+                    Event::Take { holder: other },
+                    Event::Take { holder },
+                    Event::Take { holder },
+                ]
+                .into(),
+            };
+        self.story.extend(ready);
+        self.story.extend(story);
+    }
+
+    fn execute(&mut self, event: Event, counts: &mut BTreeMap<String, u64>) -> Result<(), Difference> {
+        match event {
+            Event::Acquire { holder, pin, is_lost } => {
+                let sent = self.acquire(holder, pin);
+                self.send(holder, sent, is_lost, counts)
+            }
+            Event::Renew { holder } => match self.renewal(holder, &self.holders[holder].clone()) {
+                Some(sent) => self.send(holder, sent, false, counts),
+                None => Ok(()),
+            },
+            Event::Release { holder } => match self.release(holder, &self.holders[holder].clone()) {
+                Some(sent) => self.send(holder, sent, false, counts),
+                None => Ok(()),
+            },
+            Event::Take { holder } => {
+                let sent = self.take(holder);
+                self.send(holder, sent, false, counts)
+            }
+            Event::Repeat if !self.past.is_empty() => {
+                let count = self.past.len() as u64;
+                let back = if self.random.once_in(3) { count } else { count.min(6) };
+                let (holder, sent) = self.past[(count - 1 - self.random.below(back)) as usize].clone();
+                self.send(holder, sent, true, counts)
+            }
+            Event::Copy if !self.older.is_empty() => {
+                let count = self.older.len() as u64;
+                let copy = self.older[(count - 1 - self.random.below(count.min(5))) as usize].clone();
+                let sent = match (self.random.below(6), copy.asking) {
+                    (0, _) => self.release(HOLDERS, &copy),
+                    (1 | 2, Some(asking)) => Some(self.request_of(HOLDERS, &copy, asking, None)),
+                    _ => self.renewal(HOLDERS, &copy),
+                };
+                match sent {
+                    Some(sent) => self.send(0, sent, true, counts),
+                    None => Ok(()),
+                }
+            }
+            Event::Administer => {
+                let call = self.administration();
+                self.administer(call, counts)
+            }
+            Event::EndQuarantine => self.administer(Administration::EndQuarantine, counts),
+            Event::Unfreeze => {
+                let name = self.request_name();
+                self.administer(Administration::Unfreeze { name }, counts)
+            }
+            Event::Freeze => {
+                let name = self.request_name();
+                let until_us = self.now_us() + self.between(0, self.lease_us);
+                self.administer(Administration::Freeze { until_us, name }, counts)
+            }
+            Event::Reserve => {
+                let call = self.reservation();
+                self.administer(call, counts)
+            }
+            Event::Keep => {
+                self.compared.keep();
+                Ok(())
+            }
+            Event::Restart => {
+                self.compared.restart();
+                count(counts, "restart");
+                Ok(())
+            }
+            Event::SetBack { to_last, is_silent } if !self.compared.snapshots.is_empty() => {
+                let last = self.compared.snapshots.len() - 1;
+                let at = if to_last { last } else { self.random.below(last as u64 + 1) as usize };
+                let is_dump = !to_last && self.random.once_in(10);
+                self.compared.set_back(at, is_dump);
+                if !is_dump || self.random.once_in(2) {
+                    self.compared.restart();
+                }
+                if !is_silent {
+                    self.compared.stand_in.place.timeline += 1;
+                }
+                count(counts, if is_silent { "set back silently" } else { "set back, and promoted" });
+                Ok(())
+            }
+            Event::SwitchGuardOff => {
+                self.compared.switch_guard_off();
+                count(counts, "guard off");
+                Ok(())
+            }
+            Event::NewSettings => {
+                self.new_settings();
+                Ok(())
+            }
+            Event::Repeat | Event::Copy | Event::SetBack { .. } => Ok(()),
+        }
+    }
+
+    // Calls -----------------------------------------------------------------------------------------------
+
+    /// What each request contains. Returns it with the tokens as texts.
+    fn caller(&mut self, holder: usize, shown: &[Shown]) -> (Caller, Vec<String>) {
+        let mut shown = shown.to_vec();
+        if self.story.is_empty() {
+            if self.random.once_in(12) {
+                shown.clear();
+            } else if self.random.once_in(25) && !self.all_tokens.is_empty() {
+                shown = (0..3).map(|_| self.random.one_of(&self.all_tokens).clone()).collect();
+            }
+        }
+        let registry_id = match self.random.below(60) {
+            0 if self.story.is_empty() => Some(Uuid::from_u128(7)),
+            1..10 => None,
+            _ => Some(self.registry_id),
+        };
+        let protocol = if self.random.once_in(100) { self.random.below(3) as u32 } else { 1 };
+        let off_us = match self.random.below(40) {
+            0 if self.story.is_empty() => self.between(-100 * SECOND_US, 100 * SECOND_US),
+            1 => 60 * SECOND_US,
+            _ => self.between(-1000, 1000),
+        };
+        let caller = Caller {
+            protocol,
+            registry_id,
+            tokens: shown.iter().map(|shown| shown.token.clone()).collect(),
+            node_name: (!self.random.once_in(20)).then(|| format!("S{holder}")),
+            clock_us: self.now_us() + off_us,
+            round_trip_us: if self.random.once_in(10) { self.between(-10, 70 * SECOND_US) } else { 0 },
+        };
+        let mut texts: Vec<_> = shown.into_iter().map(|shown| shown.text).collect();
+        // A token without a valid signature counts for nothing.
+        if let Some(text) = texts.first().filter(|_| self.random.once_in(30)) {
+            texts.push(text.replacen(':', ":1", 2));
+        }
+        (caller, texts)
+    }
+
+    fn acquire(&mut self, holder: usize, pin: Option<u32>) -> Sent {
+        let fresh = (self.uuid(), self.uuid());
+        let asking = *self.holders[holder].asking.get_or_insert(fresh);
+        self.request_of(holder, &self.holders[holder].clone(), asking, pin)
+    }
+
+    /// A request for an identity, which may be a repetition.
+    fn request_of(&mut self, at: usize, holder: &Holder, asking: (Uuid, Uuid), pin: Option<u32>) -> Sent {
+        let (lease_id, nonce) = asking;
+        let unwanted =
+            if pin.is_none() && self.random.once_in(6) { vec![self.random.below(5) as u32] } else { vec![] };
+        let needs = Needs {
+            datacenter: if pin.is_none() && self.random.once_in(10) { 1 } else { 0 },
+            pin: pin.or_else(|| self.random.once_in(12).then(|| self.random.below(6) as u32)),
+            worker_limit: if self.random.once_in(12) { self.random.below(3) as u32 } else { 1024 },
+            unwanted,
+        };
+        let (caller, texts) = self.caller(at, &holder.tokens);
+        Sent { call: Call::Acquire { caller, lease_id, nonce, needs }, texts }
+    }
+
+    fn renewal(&mut self, at: usize, holder: &Holder) -> Option<Sent> {
+        let ids = holder.held?;
+        let (caller, texts) = self.caller(at, &holder.tokens);
+        Some(Sent { call: Call::Renew { caller, ids }, texts })
+    }
+
+    fn release(&mut self, at: usize, holder: &Holder) -> Option<Sent> {
+        let ids = holder.held?;
+        let now_us = self.now_us();
+        let used_until_us = match self.random.below(6) {
+            0 => Some(0),
+            1 => Some(i64::MAX),
+            2 => None,
+            3 => Some(now_us + self.between(-10 * SECOND_US, 100 * SECOND_US)),
+            _ => Some(now_us),
+        };
+        let (caller, texts) = self.caller(at, &holder.tokens);
+        Some(Sent { call: Call::Release { caller, ids, used_until_us }, texts })
+    }
+
+    fn take(&mut self, holder: usize) -> Sent {
+        let is_local = self.is_own_only || self.random.once_in(8);
+        let count = if self.random.once_in(20) { 0 } else { 1 + self.random.below(2) };
+        let requests: Vec<_> = (0..count).map(|_| self.request(holder)).collect();
+        let known = &self.holders[holder].numbers;
+        let shown: Vec<_> = requests.iter().filter_map(|request| known.get(&request.name)).cloned().collect();
+        let (caller, texts) = self.caller(holder, &shown);
+        Sent { call: Call::Take { caller, is_local, requests }, texts }
+    }
+
+    fn request(&mut self, holder: usize) -> Request {
+        let name = if self.random.once_in(25) { "x" } else { *self.random.one_of(&SEGMENTS) };
+        let segment = self.compared.stand_in.tables.segments.get(name);
+        let (next, key) = segment.map_or((0, None), |segment| (segment.end(), segment.period_key));
+        let had_until = match self.random.below(20) {
+            0 => Some(next as i64 + self.between(-3, 3)),
+            1 => Some(next as i64 + self.between(0, 1_000_000)),
+            2 => Some(self.random.below(1 << 62) as i64),
+            3..12 => self.holders[holder].had_until.get(name).copied(),
+            _ => None,
+        };
+        let registry_id = match self.random.below(12) {
+            0 => Some(None),
+            1 => Some(Some(self.registry_id)),
+            2 => Some(Some(Uuid::from_u128(8))),
+            _ => None,
+        };
+        Request {
+            name: name.into(),
+            had_until: had_until.map(|number| number.max(0)),
+            registry_id,
+            lasted_s: self.random.once_in(4).then(|| self.between(0, 3600)),
+            count: self.random.once_in(6).then(|| self.between(0, 3000)),
+            period_key: key.filter(|_| self.random.once_in(4)).map(|key| key + self.between(-1, 1)),
+            is_next: self.random.once_in(4),
+            is_report: self.random.once_in(4),
+        }
+    }
+
+    fn send(
+        &mut self,
+        holder: usize,
+        sent: Sent,
+        is_lost: bool,
+        counts: &mut BTreeMap<String, u64>,
+    ) -> Result<(), Difference> {
+        let last = self.log.len() - 1;
+        let call = format!("{:?}", sent.call);
+        self.log[last] += &format!(" {}", call.replace("RequestName", "").replace("Some", ""));
+        self.past.push((holder, sent.clone()));
+        let agreed = self.compared.call(&sent)?;
+        self.log[last] += &format!("\n    {:?}", agreed.answer);
+        count(counts, &outcome(&sent.call, &agreed.answer));
+        let is_lost = is_lost || self.story.is_empty() && self.random.once_in(10);
+        if self.random.once_in(5) || !self.story.is_empty() {
+            self.older.push(self.holders[holder].clone());
+        }
+        self.learn(holder, &sent.call, agreed, is_lost);
+        Ok(())
+    }
+
+    /// The holder reads an answer, unless it was lost.
+    fn learn(&mut self, holder: usize, call: &Call, agreed: Agreed, is_lost: bool) {
+        let next_nonce = self.uuid();
+        let gives_up = self.random.once_in(2);
+        let known = &mut self.holders[holder];
+        match (call, agreed.answer) {
+            (Call::Take { .. }, Answer::Taken(rows)) => {
+                for (row, text) in rows.into_iter().zip(agreed.texts) {
+                    let Some(name) = row.name else { continue };
+                    if let (Some(token), Some(text)) = (row.token, text) {
+                        self.all_tokens.push(Shown { token: token.clone(), text: text.clone() });
+                        if !is_lost {
+                            known.numbers.insert(name.clone(), Shown { token, text });
+                        }
+                    }
+                    if let Some((first, count)) =
+                        row.range.filter(|_| row.outcome == TakeOutcome::Granted && !is_lost)
+                    {
+                        let increment = row.shape.map_or(1, |(increment, ..)| increment);
+                        known.had_until.insert(name, first + (count - 1) * increment);
+                    }
+                }
+            }
+            (call, Answer::Lease(answer)) => {
+                let text = agreed.texts.into_iter().flatten().next();
+                let shown = answer.token.zip(text).map(|(token, text)| Shown { token, text });
+                self.all_tokens.extend(shown.clone());
+                if is_lost {
+                    return;
+                }
+                if let Some(shown) = shown.filter(|shown| matches!(shown.token, Token::Lease { .. })) {
+                    known.tokens.push(shown);
+                    if known.tokens.len() > 6 {
+                        known.tokens.remove(0);
+                    }
+                }
+                match (call, answer.outcome) {
+                    (Call::Acquire { lease_id, nonce, .. }, Outcome::Granted) => {
+                        let ids = Identification { lease_id: *lease_id, last_nonce: *nonce, next_nonce };
+                        known.held = Some(ids);
+                        known.asking = None;
+                    }
+                    (Call::Acquire { .. }, Outcome::Twin) => known.asking = None,
+                    (Call::Renew { ids, .. }, Outcome::Granted) => {
+                        known.held = Some(Identification { last_nonce: ids.next_nonce, next_nonce, ..*ids });
+                    }
+                    (Call::Renew { .. }, Outcome::Unknown) if gives_up => known.held = None,
+                    (Call::Renew { .. }, Outcome::Twin) | (Call::Release { .. }, Outcome::Released) => {
+                        known.held = None;
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    // Administrators --------------------------------------------------------------------------------------
+
+    fn administer(
+        &mut self,
+        call: Administration,
+        counts: &mut BTreeMap<String, u64>,
+    ) -> Result<(), Difference> {
+        self.log.push(format!("    {call:?}"));
+        let sent = Sent { call: Call::Administer(call), texts: vec![] };
+        let agreed = self.compared.call(&sent)?;
+        let last = self.log.len() - 1;
+        self.log[last] += &format!("\n    {:?}", agreed.answer);
+        count(counts, &outcome(&sent.call, &agreed.answer));
+        self.lease_us = self.compared.stand_in.tables.settings.lease_us;
+        Ok(())
+    }
+
+    fn request_name(&mut self) -> RequestName {
+        RequestName(self.random.below(u32::MAX.into()) as u32)
+    }
+
+    fn reservation(&mut self) -> Administration {
+        let identity =
+            Identity { datacenter: self.random.below(8) as u32 / 7, worker: self.random.below(6) as u32 };
+        Administration::Reserve { identity, name: self.request_name() }
+    }
+
+    fn configuration(&mut self) -> Administration {
+        let lease_us = *self.random.one_of(&LEASES_S) * SECOND_US;
+        let first_worker = u32::from(self.random.once_in(6));
+        Administration::Configure {
+            lease_us: Some(lease_us),
+            renew_every_us: Some(lease_us / *self.random.one_of(&[2, 10, 10, 60])),
+            first_worker: Some(first_worker),
+            last_worker: Some(first_worker + self.random.below(4) as u32),
+            last_datacenter: self.random.once_in(2).then(|| self.random.below(2) as u32),
+            synchronous: Some(self.random.once_in(4)),
+            witnesses: Some(self.random.once_in(2)),
+        }
+    }
+
+    fn creation(&mut self, name: &str) -> Administration {
+        let period = (name == "p" || self.random.once_in(12)).then(|| Period {
+            unit: *self.random.one_of(&[Unit::Day, Unit::Day, Unit::Month, Unit::Year]),
+            digits: self.random.one_of(&[3, 4, 6]).to_owned(),
+        });
+        let min_step = *self.random.one_of(&[1, 10, 1000]);
+        let is_short = self.random.once_in(6);
+        let shape = SegmentShape {
+            start: self.between(i64::from(period.is_some()), 20),
+            increment: self.between(1, 3),
+            min_step,
+            max_step: min_step * self.between(1, 50),
+            max_value: if is_short { self.between(1000, 30_000) } else { i64::MAX },
+            period,
+        };
+        Administration::CreateSegment { name: name.into(), shape }
+    }
+
+    fn administration(&mut self) -> Administration {
+        let name = self.random.one_of(&SEGMENTS).to_string();
+        let tables = &self.compared.stand_in.tables;
+        let end = tables.segments.get(&name).map_or(0, |segment| segment.end() as i64);
+        let is_frozen = tables.settings.frozen_until_us.is_some();
+        let ends: Vec<_> = tables.leases.values().map(|row| row.until_us).collect();
+        let now_us = self.now_us();
+        match self.random.below(100) {
+            0..15 => {
+                let held: Vec<_> = tables.leases.keys().copied().collect();
+                let none = Identity { datacenter: 0, worker: 9 };
+                let identity = if held.is_empty() { none } else { *self.random.one_of(&held) };
+                Administration::RevokeLease(identity)
+            }
+            15..27 if is_frozen => Administration::Unfreeze { name: self.request_name() },
+            15..27 => {
+                let latest_us = ends.into_iter().max().unwrap_or(now_us);
+                let until_us = match self.random.below(4) {
+                    0 => FOREVER,
+                    1 => now_us + self.between(-SECOND_US, self.lease_us),
+                    _ => latest_us.max(now_us),
+                };
+                Administration::Freeze { until_us, name: self.request_name() }
+            }
+            27..37 => Administration::Quarantine,
+            37..52 => Administration::EndQuarantine,
+            52..60 => self.configuration(),
+            60..66 => self.reservation(),
+            66..75 => Administration::ResumeSegments,
+            75..85 => Administration::ResumeSegment { name, next_value: end + self.between(-2, 5000) },
+            85..89 => Administration::AlterSegment {
+                name,
+                min_step: self.random.once_in(2).then(|| self.between(0, 1000)),
+                max_step: self.random.once_in(2).then(|| self.between(1, 5000)),
+                max_value: self.random.once_in(3).then(|| end + self.between(-5, 100_000)),
+                next_value: self.random.once_in(2).then(|| end + self.between(-2, 5000)),
+            },
+            89..92 => Administration::DropSegment { name },
+            92..96 => self.creation(&name),
+            96..98 => Administration::StartFleet { not_before_us: None },
+            _ => Administration::EndFleet,
+        }
+    }
+}
+
+fn count(counts: &mut BTreeMap<String, u64>, what: &str) {
+    *counts.entry(what.into()).or_default() += 1;
+}
+
+fn outcome(call: &Call, answer: &Answer) -> String {
+    let debug = format!("{call:?}");
+    let name = match call {
+        Call::Administer(_) => debug.trim_start_matches("Administer("),
+        _ => &debug,
+    };
+    let name: String = name.chars().take_while(|character| character.is_alphanumeric()).collect();
+    let result = match answer {
+        Answer::Lease(answer) => answer.outcome.name(),
+        Answer::Taken(rows) => rows.first().map_or("", |row| row.outcome.name()),
+        Answer::Done(_) => "done",
+        Answer::Failed(fault) => fault.sqlstate(),
+    };
+    format!("{name} {result}")
+}

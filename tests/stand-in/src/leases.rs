@@ -1,0 +1,269 @@
+//! `acquire()`, `renew()` and `release()`.
+
+use std::cmp::Reverse;
+
+use snowflake_id_core::Identity;
+use snowflake_id_core::lease_state::Needs;
+use uuid::Uuid;
+
+use crate::open::Opening;
+use crate::tables::LeaseRow;
+use crate::{Caller, Identification, LeaseAnswer, Outcome, StandIn};
+
+const MOST_CLOCK_DIFFERENCE_US: i64 = 60_000_000;
+/// No lease ends later, unless the clock was wrong when it was granted.
+const LONGEST_US: i64 = (24 * 60 + 1) * 60_000_000;
+const PROTOCOL: u32 = 1;
+
+impl StandIn {
+    pub(crate) fn protocol_mismatch(caller: &Caller) -> Option<Outcome> {
+        match caller.protocol {
+            PROTOCOL => None,
+            later if later > PROTOCOL => Some(Outcome::RegistryTooOld),
+            _ => Some(Outcome::CallerTooOld),
+        }
+    }
+
+    pub(crate) fn is_foreign(&self, caller: &Caller) -> bool {
+        caller.registry_id.is_some_and(|id| id != self.tables.settings.registry_id)
+    }
+
+    /// Fills in the common columns, and refuses a caller if that needs no lock.
+    fn begin_answer(&self, caller: &Caller, compares_clocks: bool) -> (LeaseAnswer, bool) {
+        let settings = &self.tables.settings;
+        let offset_us =
+            caller.clock_us - self.clock.now_us + caller.round_trip_us.clamp(0, MOST_CLOCK_DIFFERENCE_US) / 2;
+        let refusal = if let Some(mismatch) = StandIn::protocol_mismatch(caller) {
+            Some(mismatch)
+        } else if self.is_foreign(caller) {
+            Some(Outcome::Foreign)
+        } else if compares_clocks && offset_us.abs() > MOST_CLOCK_DIFFERENCE_US {
+            Some(Outcome::Clock)
+        } else {
+            None
+        };
+        let answer = LeaseAnswer {
+            outcome: refusal.unwrap_or(Outcome::Unknown),
+            registry_id: settings.registry_id,
+            registry_clock_us: self.clock.now_us,
+            lease_us: settings.lease_us,
+            renew_every_us: settings.renew_every_us,
+            identity: None,
+            range_us: None,
+            free_from_us: None,
+            token: None,
+        };
+        (answer, refusal.is_some())
+    }
+
+    pub(crate) fn acquire(
+        &mut self,
+        caller: &Caller,
+        lease_id: Uuid,
+        nonce: Uuid,
+        needs: &Needs,
+    ) -> LeaseAnswer {
+        let (mut answer, is_refused) = self.begin_answer(caller, true);
+        let tokens = Some(&caller.tokens[..]);
+        if is_refused {
+            self.open(Opening { tokens, ..Opening::default() });
+            return answer;
+        }
+        self.open(Opening { is_alone: true, tokens, clocks_agree: true, lease_id: None });
+        let moment_us = self.clock.now_us;
+        if let Some((identity, row)) = self.tables.held(lease_id) {
+            if row.used_until_us.is_some() || row.nonce.map_or(row.is_renewed, |known| known != nonce) {
+                answer.outcome = Outcome::Twin;
+                return answer;
+            }
+            let is_usable = row.until_us > moment_us && row.until_us <= moment_us + LONGEST_US;
+            if is_usable && needs.are_met_by(identity) {
+                answer.grant(identity, row);
+                return answer;
+            }
+            (row.lease_id, row.nonce) = (None, None);
+        }
+        let settings = &self.tables.settings;
+        answer.outcome = Outcome::Taken;
+        if !settings.is_started {
+            answer.outcome = Outcome::NotStarted;
+        } else if needs.datacenter > settings.last_datacenter || settings.frozen_until_us.is_some() {
+        } else if self.is_waiting() {
+            answer.free_from_us = self.wait_ends_us();
+        } else if let Some((identity, free_from_us)) = self.find_free(caller, needs) {
+            if free_from_us > moment_us {
+                answer.free_from_us = Some(free_from_us);
+            } else {
+                self.grant(caller, identity, free_from_us, lease_id, nonce);
+                answer.grant(identity, &self.tables.leases[&identity]);
+            }
+        }
+        answer
+    }
+
+    /// The identity that is free, or becomes free first, and the time from which it is. One that the server held before is
+    /// preferred, in the end the one that it renewed last.
+    fn find_free(&self, caller: &Caller, needs: &Needs) -> Option<(Identity, i64)> {
+        let settings = &self.tables.settings;
+        let of = |worker| Identity { datacenter: needs.datacenter, worker };
+        let lowest = settings.first_worker;
+        // A limit of 0 leaves none.
+        let highest = i64::from(settings.last_worker).min(i64::from(needs.worker_limit) - 1);
+        let is_allowed =
+            |worker: u32| worker >= lowest && i64::from(worker) <= highest && needs.are_met_by(of(worker));
+        let known = self.tables.leases.iter().filter(|(identity, row)| {
+            identity.datacenter == needs.datacenter && is_allowed(identity.worker) && !row.is_reserved
+        });
+        let known = known.map(|(identity, row)| {
+            let is_its_own = row.node_name.is_some() && row.node_name == caller.node_name;
+            let renewed_us = is_its_own.then_some(row.renewed_at_us);
+            (identity.worker, self.free_from_us(row), renewed_us)
+        });
+        let is_new = |worker: &u32| is_allowed(*worker) && !self.tables.leases.contains_key(&of(*worker));
+        let never_given = match needs.pin {
+            Some(pin) => Some(pin).filter(is_new),
+            None => (i64::from(lowest)..=highest).map(|worker| worker as u32).find(is_new),
+        };
+        let never_given = never_given.map(|worker| (worker, settings.nothing_before_us, None));
+        let best = known.chain(never_given).min_by_key(|&(worker, free_from_us, renewed_us)| {
+            let waits_until_us = Some(free_from_us).filter(|from_us| *from_us > self.clock.now_us);
+            (waits_until_us, Reverse(renewed_us), worker)
+        });
+        best.map(|(worker, free_from_us, _)| (of(worker), free_from_us))
+    }
+
+    /// The earliest start of the next range. Its end must not be before the end of the last one.
+    fn free_from_us(&self, row: &LeaseRow) -> i64 {
+        let settings = &self.tables.settings;
+        let ended_us = match row.used_until_us {
+            Some(used_us) => used_us.max(row.until_us - settings.lease_us),
+            None => row.until_us,
+        };
+        ended_us.max(settings.nothing_before_us)
+    }
+
+    fn grant(&mut self, caller: &Caller, identity: Identity, from_us: i64, lease_id: Uuid, nonce: Uuid) {
+        let moment_us = self.clock.now_us;
+        let until_us = moment_us + self.tables.settings.lease_us;
+        let before = self.tables.leases.get(&identity);
+        let row = LeaseRow {
+            lease_id: Some(lease_id),
+            nonce: Some(nonce),
+            node_name: caller.node_name.clone(),
+            protocol: caller.protocol,
+            is_renewed: false,
+            grant_count: before.map_or(0, |row| row.grant_count) + 1,
+            released_until_us: before.and_then(|row| row.released_until_us),
+            ..LeaseRow::unheld(from_us, until_us, moment_us)
+        };
+        self.tables.leases.insert(identity, row);
+        self.tables.settings.serial += 1;
+        self.sign();
+    }
+
+    pub(crate) fn renew(&mut self, caller: &Caller, ids: &Identification) -> LeaseAnswer {
+        let (mut answer, is_refused) = self.begin_answer(caller, true);
+        if !self.is_proved_by(&caller.tokens) {
+            answer.token = self.token_of_lease(ids.lease_id);
+        }
+        self.open(Opening {
+            is_alone: false,
+            tokens: Some(&caller.tokens),
+            clocks_agree: !is_refused,
+            lease_id: Some(ids.lease_id),
+        });
+        if is_refused {
+            return answer;
+        }
+        let moment_us = self.clock.now_us;
+        let is_released = self.is_range_released(ids.lease_id, &caller.tokens);
+        let (is_waiting, wait_ends_us) = (self.is_waiting(), self.wait_ends_us());
+        let settings = self.tables.settings.clone();
+        let Some((identity, row)) = self.tables.held(ids.lease_id) else {
+            answer.outcome = if is_released { Outcome::Twin } else { Outcome::Unknown };
+            return answer;
+        };
+        let floor_us = Some(settings.nothing_before_us).filter(|_| settings.is_started);
+        let has_ended = row.until_us <= moment_us;
+        if row.used_until_us.is_some() || row.nonce.is_some_and(|known| !ids.contains(known)) {
+            answer.outcome = Outcome::Twin;
+        } else if row.until_us > moment_us + LONGEST_US
+            || row.until_us < settings.nothing_before_us && settings.is_started && !is_waiting
+        {
+            answer.outcome = Outcome::Unknown;
+        } else if has_ended && settings.frozen_until_us.is_some() {
+            answer.outcome = Outcome::Quarantine;
+        } else if has_ended && (is_waiting || settings.nothing_before_us > moment_us || !settings.is_started)
+        {
+            answer.outcome = Outcome::Quarantine;
+            answer.free_from_us = wait_ends_us.max(floor_us);
+        } else {
+            let reach_us = moment_us + settings.lease_us;
+            let reach_us = settings.frozen_until_us.map_or(reach_us, |frozen_us| frozen_us.min(reach_us));
+            row.until_us = row.until_us.max(reach_us);
+            row.nonce = Some(ids.next_nonce);
+            if caller.node_name.is_some() {
+                row.node_name.clone_from(&caller.node_name);
+            }
+            row.protocol = caller.protocol;
+            row.renewed_at_us = moment_us;
+            row.is_renewed = true;
+            answer.grant(identity, row);
+        }
+        answer
+    }
+
+    pub(crate) fn release(
+        &mut self,
+        caller: &Caller,
+        ids: &Identification,
+        used_until_us: Option<i64>,
+    ) -> LeaseAnswer {
+        let (mut answer, is_refused) = self.begin_answer(caller, false);
+        self.open(Opening {
+            is_alone: false,
+            tokens: Some(&caller.tokens),
+            clocks_agree: false,
+            lease_id: Some(ids.lease_id),
+        });
+        if is_refused {
+            return answer;
+        }
+        let moment_us = self.clock.now_us;
+        let Some((identity, row)) = self.tables.held(ids.lease_id) else { return answer };
+        if row.nonce.is_some_and(|known| !ids.contains(known)) {
+            answer.outcome = Outcome::Twin;
+            return answer;
+        }
+        if row.used_until_us.is_none() {
+            if row.nonce.is_none() {
+                return answer;
+            }
+            let used_us = match used_until_us {
+                None => row.until_us,
+                // The past is never handed back.
+                Some(used_us) => used_us.clamp(0, row.until_us.max(0)).max(moment_us),
+            };
+            row.used_until_us = Some(used_us.max(row.from_us + 1).min(row.until_us));
+            row.released_until_us = Some(row.until_us);
+        }
+        answer.outcome = Outcome::Released;
+        answer.identity = Some(identity);
+        answer.free_from_us = row.used_until_us;
+        answer
+    }
+}
+
+impl LeaseAnswer {
+    fn grant(&mut self, identity: Identity, row: &LeaseRow) {
+        self.outcome = Outcome::Granted;
+        self.identity = Some(identity);
+        self.range_us = Some((row.from_us, row.until_us));
+    }
+}
+
+impl Identification {
+    fn contains(&self, nonce: Uuid) -> bool {
+        nonce == self.last_nonce || nonce == self.next_nonce
+    }
+}

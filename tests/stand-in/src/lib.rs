@@ -1,0 +1,89 @@
+//! A stand-in for the registry, which is SQL in the product (`sql/registry/parts/`). It follows the same rules, one call
+//! after another, and its functions have the same names as there. The lockstep test compares the two after each call; the
+//! simulation runs fleets on it.
+//!
+//! Left out: privileges, errors of malformed requests, texts for people, datacenters and hosts in facts, time zones of
+//! segments other than UTC, and everything about several sessions: locks and concurrent calls.
+//!
+//! All times are in microseconds of Unix time.
+
+#![forbid(unsafe_code)]
+
+mod administration;
+mod call;
+mod evidence;
+mod leases;
+mod open;
+mod periods;
+mod segment_administration;
+mod segments;
+mod tables;
+
+pub use call::{
+    Administration, Answer, Call, Caller, Fault, Identification, LeaseAnswer, Outcome, Reply, Request,
+    SegmentShape, TakeOutcome, Taken,
+};
+pub use evidence::Token;
+pub use periods::{Period, Unit};
+pub use tables::{FOREVER, LeaseRow, Place, RequestName, SegmentRow, Settings, Tables};
+
+/// The registry's clock. It may step while a call waits for its lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    pub now_us: i64,
+    /// The step at the next lock.
+    pub step_at_lock_us: i64,
+}
+
+/// A registry, and the server that it is on.
+#[derive(Clone, Debug)]
+pub struct StandIn {
+    pub tables: Tables,
+    pub clock: Clock,
+    /// The timeline and the start of the server.
+    pub place: Place,
+    /// Whether any role may call `take()`.
+    pub serves_others: bool,
+    /// Whether a quarantine may end now. A simulation forbids that while a server has not called that always calls
+    /// earlier.
+    pub may_end_wait: bool,
+}
+
+impl StandIn {
+    /// Returns a registry after its first call, which inserts the row of its settings. It grants no worker IDs yet.
+    pub fn new(registry_id: uuid::Uuid, place: Place) -> StandIn {
+        StandIn {
+            tables: Tables::new(registry_id, place),
+            clock: Clock::default(),
+            place,
+            serves_others: true,
+            may_end_wait: true,
+        }
+    }
+
+    /// Executes a call and commits, unless it fails.
+    pub fn apply(&mut self, call: &Call) -> Answer {
+        match call {
+            Call::Acquire { caller, lease_id, nonce, needs } => {
+                Answer::Lease(self.acquire(caller, *lease_id, *nonce, needs))
+            }
+            Call::Renew { caller, ids } => Answer::Lease(self.renew(caller, ids)),
+            Call::Release { caller, ids, used_until_us } => {
+                Answer::Lease(self.release(caller, ids, *used_until_us))
+            }
+            Call::Take { caller, is_local, requests } => {
+                Answer::Taken(self.take_ranges(caller, *is_local, requests))
+            }
+            Call::Administer(administration) => {
+                let before = self.tables.clone();
+                match self.administer(administration) {
+                    Ok(reply) => Answer::Done(reply),
+                    Err(fault) => {
+                        self.tables = before;
+                        Answer::Failed(fault)
+                    }
+                }
+            }
+        }
+    }
+}
