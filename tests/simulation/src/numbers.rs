@@ -23,7 +23,7 @@ pub struct NumbersFile {
 enum Op {
     Ask(usize),
     /// Only committed grants are signed, so a second call is needed.
-    AskForToken(usize, (i64, u64), u64),
+    AskForToken(usize, (i64, u64), i64),
     Note(usize, (i64, u64), Option<usize>),
     Commit,
     Publish(usize, (i64, u64)),

@@ -134,7 +134,7 @@ impl Server {
     fn needs(&mut self, cx: &Context, registry: &Registry, layout: &Layout) -> Needs {
         let Some(running) = &mut self.running else { return Needs::default() };
         let (lease_status, worker) = (running.shared.lease_status, &mut running.worker);
-        let time_us = registry.tables.lease_us.max(LEAST_TIME_UNWANTED_US);
+        let time_us = registry.lease_us().max(LEAST_TIME_UNWANTED_US);
         worker.unwanted.retain(|(_, since_us)| cx.now_us - since_us < time_us);
         if let Some(lease) = lease_status.lease
             && running.shared.another_needed_after == lease_status.number
