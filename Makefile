@@ -16,6 +16,7 @@
 #   make rehearsal       runs a fleet from the package for an hour, breaks it once a minute, and follows the runbooks   (MINUTES=60, SEED=..)
 #   make verify          checks all states of the models of the protocols
 #   make simulate        simulates fleets with faults from random seeds      (SECONDS=60, SEED=.. VERBOSE=1, MUTATIONS=1)
+#   make lockstep        compares the registry's SQL with its stand-in, on random schedules of calls     (SECONDS=60, MUTATIONS=1, MUTATION=..)
 #   make fuzz            feeds random input to everything that parses input  (SECONDS=60, TARGET=layout_text)
 #   make bench           runs the benchmark, and prints Markdown tables          (TABLES="throughput latency")
 #   make figures         runs the benchmark, and updates docs/figures and docs/explanation/costs.md
@@ -36,7 +37,7 @@
 # PG_CONFIG=/path/to/pg_config selects another PostgreSQL than Debian's version 15. "make test-all" installs the other
 # versions below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni citus clients test-monitoring rehearsal verify simulate fuzz bench figures instructions pictures book links dist deb rpm image test-packages test-arm64 lint sql clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni citus clients test-monitoring rehearsal verify simulate lockstep fuzz bench figures instructions pictures book links dist deb rpm image test-packages test-arm64 lint sql clean
 
 all:
 	@scripts/build.sh
@@ -86,6 +87,10 @@ verify:
 simulate:
 	@cd tests/simulation && CARGO_TARGET_DIR=../../target/model cargo run --quiet --release -- \
 	    SECONDS=$(SECONDS) BASE=$(BASE) SEED=$(SEED) VERBOSE=$(VERBOSE) MUTATION=$(MUTATION) MUTATIONS=$(MUTATIONS)
+
+lockstep:
+	@SNOWFLAKE_ID_LOCKSTEP_SECONDS=$(or $(SECONDS),60) SNOWFLAKE_ID_LOCKSTEP_MUTATION=$(MUTATION) \
+	    scripts/test.sh lockstep $(if $(or $(MUTATIONS),$(MUTATION)),mutations_are_found,sql_and_stand_in_agree)
 
 fuzz:
 	@scripts/fuzz.sh "$(SECONDS)" "$(TARGET)"

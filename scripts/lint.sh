@@ -14,7 +14,7 @@ scripts/sql.sh --check
 
 cargo fmt --all --check
 scripts/circles.sh
-cargo clippy --quiet -p snowflake-id-core -p snowflake-id-client -p snowflake-id-fuzz --all-targets -- -D warnings
+cargo clippy --quiet -p snowflake-id-core -p snowflake-id-client -p snowflake-id-fuzz -p snowflake-id-stand-in --all-targets -- -D warnings
 cargo_with_pgrx clippy --quiet --release -p snowflake_id --no-default-features --features "pg$PG_MAJOR" -- -D warnings
 cargo_with_pgrx clippy --quiet -p snowflake-id-cluster-tests -p snowflake-id-bench -p snowflake-id-pictures -p snowflake-id-assemble \
     --all-targets -- -D warnings

@@ -229,7 +229,7 @@ impl SegmentRow {
             let after_key = periods::key_after(period.unit, key);
             let had_key = self.had_key(asked);
             is_ahead = had_key == Some(after_key)
-                || request.is_next && !had_key.is_some_and(|had_key| had_key < key);
+                || request.is_next && had_key.is_none_or(|had_key| had_key >= key);
             if is_ahead {
                 let value = self.ahead_value().unwrap_or_else(|| {
                     periods::in_period(after_key, period.digits, self.start, self.increment, 0)
