@@ -27,6 +27,18 @@ impl StandIn {
             Administration::DropSegment { name } => self.drop_segment(name),
             Administration::ResumeSegment { name, next_value } => self.resume_segment(name, *next_value),
             Administration::ResumeSegments => Ok(self.resume_segments()),
+            Administration::GrantSegment { name } => {
+                self.limits.get_or_insert_default().insert(name.clone());
+                Ok(Reply::Nothing)
+            }
+            Administration::RevokeSegment { name } => {
+                self.limits.as_mut().ok_or(Fault::WrongState)?.remove(name);
+                Ok(Reply::Nothing)
+            }
+            Administration::GrantAllSegments => {
+                self.limits = None;
+                Ok(Reply::Nothing)
+            }
         }
     }
 

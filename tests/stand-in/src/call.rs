@@ -109,6 +109,14 @@ pub enum Administration {
         next_value: i64,
     },
     ResumeSegments,
+    /// Limits the role of the callers to its segments, and grants it one.
+    GrantSegment {
+        name: String,
+    },
+    RevokeSegment {
+        name: String,
+    },
+    GrantAllSegments,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -209,6 +217,7 @@ pub enum TakeOutcome {
     Lost,
     Closed,
     Busy,
+    Denied,
     Invalid,
     Ahead,
     Exhausted,
@@ -228,6 +237,7 @@ impl TakeOutcome {
             TakeOutcome::Lost => "lost",
             TakeOutcome::Closed => "closed",
             TakeOutcome::Busy => "busy",
+            TakeOutcome::Denied => "denied",
             TakeOutcome::Invalid => "invalid",
             TakeOutcome::Ahead => "ahead",
             TakeOutcome::Exhausted => "exhausted",

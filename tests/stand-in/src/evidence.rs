@@ -74,6 +74,9 @@ fn is_beyond(segment: &SegmentRow, next: i128, ahead: Option<i128>) -> bool {
 
 impl StandIn {
     pub(crate) fn token_of_lease(&self, lease_id: Uuid) -> Option<Token> {
+        if self.has_written {
+            return None;
+        }
         let (identity, row) = self.tables.leases.iter().find(|(_, row)| row.lease_id == Some(lease_id))?;
         Some(Token::Lease {
             identity: *identity,
@@ -87,7 +90,7 @@ impl StandIn {
     }
 
     pub(crate) fn token_of_segment(&self, name: &str) -> Option<Token> {
-        let segment = self.tables.segments.get(name)?;
+        let segment = self.tables.segments.get(name).filter(|_| !self.has_written)?;
         Some(Token::Segment {
             name: name.into(),
             next: segment.next,

@@ -2,8 +2,8 @@
 //! after another, and its functions have the same names as there. The lockstep test compares the two after each call; the
 //! simulation runs fleets on it.
 //!
-//! Left out: privileges, errors of malformed requests, texts for people, datacenters and hosts in facts, time zones of
-//! segments other than UTC, and everything about several sessions: locks and concurrent calls.
+//! Left out: privileges other than limits to some segments, errors of malformed requests, texts for people, facts other
+//! than names, time zones of segments other than UTC, and everything about several sessions: locks and concurrent calls.
 //!
 //! All times are in microseconds of Unix time.
 
@@ -18,6 +18,8 @@ mod periods;
 mod segment_administration;
 mod segments;
 mod tables;
+
+use std::collections::BTreeSet;
 
 pub use call::{
     Administration, Answer, Call, Caller, Fault, Identification, LeaseAnswer, Outcome, Reply, Request,
@@ -44,6 +46,10 @@ pub struct StandIn {
     pub place: Place,
     /// Whether any role may call `take()`.
     pub serves_others: bool,
+    /// The segments of the callers' role, if it is limited to some.
+    pub limits: Option<BTreeSet<String>>,
+    /// Whether the caller's transaction has written something before the call. The registry then signs no tokens.
+    pub has_written: bool,
     /// Whether a quarantine may end now. A simulation forbids that while a server has not called that always calls
     /// earlier.
     pub may_end_wait: bool,
@@ -57,6 +63,8 @@ impl StandIn {
             clock: Clock::default(),
             place,
             serves_others: true,
+            limits: None,
+            has_written: false,
             may_end_wait: true,
         }
     }

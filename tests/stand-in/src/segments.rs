@@ -63,11 +63,14 @@ impl StandIn {
         let is_busy = self.is_waiting() && self.tables.settings.is_restarted;
         let mut order: Vec<usize> = (0..requests.len()).collect();
         order.sort_by_key(|at| &requests[*at].name);
-        let answers = order.into_iter().map(|at| Taken {
-            request: Some(at + 1),
-            name: Some(requests[at].name.clone()),
-            token: new_tokens[at].clone(),
-            ..self.take_range(&asked[at], is_busy)
+        let answers = order.into_iter().map(|at| {
+            let name = &requests[at].name;
+            let is_denied = !is_local && self.limits.as_ref().is_some_and(|limits| !limits.contains(name));
+            let (answer, token) = match is_denied {
+                true => (Taken::of(TakeOutcome::Denied), None),
+                false => (self.take_range(&asked[at], is_busy), new_tokens[at].clone()),
+            };
+            Taken { request: Some(at + 1), name: Some(name.clone()), token, ..answer }
         });
         answers.collect()
     }
@@ -228,8 +231,8 @@ impl SegmentRow {
         if let (Some(period), Some(key)) = (self.period, self.period_key) {
             let after_key = periods::key_after(period.unit, key);
             let had_key = self.had_key(asked);
-            is_ahead = had_key == Some(after_key)
-                || request.is_next && had_key.is_none_or(|had_key| had_key >= key);
+            is_ahead =
+                had_key == Some(after_key) || request.is_next && had_key.is_none_or(|had_key| had_key >= key);
             if is_ahead {
                 let value = self.ahead_value().unwrap_or_else(|| {
                     periods::in_period(after_key, period.digits, self.start, self.increment, 0)

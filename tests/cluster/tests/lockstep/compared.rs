@@ -26,6 +26,17 @@ pub struct Shown {
 pub struct Sent {
     pub call: Call,
     pub texts: Vec<String>,
+    pub transaction: Transaction,
+}
+
+/// The transaction of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transaction {
+    OfItsOwn,
+    /// The caller has written something before.
+    HasWritten,
+    /// The caller rolls the call back after it has the answer.
+    RolledBack,
 }
 
 /// What both have answered.
@@ -46,6 +57,8 @@ pub struct Compared<'a> {
     database: String,
     owner: Client,
     fleet: Client,
+    /// Reads and replaces tables. Its session lasts.
+    observer: Client,
     /// Settings that each session begins with.
     hostile: String,
     sessions_calls: u32,
@@ -65,9 +78,9 @@ const TABLES: [&str; 4] = ["settings", "lease", "segment", "signing_key"];
 impl<'a> Compared<'a> {
     /// Uses a database with a registry.
     pub fn new(server: &'a Cluster, database: &str) -> Compared<'a> {
-        let mut owner = server.connect_to(database);
-        owner.run(DUMP);
-        owner.run(
+        let mut observer = server.connect_to(database);
+        observer.run(DUMP);
+        observer.run(
             "CREATE UNLOGGED TABLE lockstep.old_settings (number int, old snowflake_registry.settings);
              CREATE UNLOGGED TABLE lockstep.old_lease (number int, old snowflake_registry.lease);
              CREATE UNLOGGED TABLE lockstep.old_segment (number int, old snowflake_registry.segment);
@@ -79,8 +92,9 @@ impl<'a> Compared<'a> {
         Compared {
             server,
             database: database.into(),
-            owner,
+            owner: server.connect_to(database),
             fleet,
+            observer,
             hostile: String::new(),
             sessions_calls: 0,
             stand_in: StandIn::new(Uuid::nil(), Place { timeline: 1, started_us: 0 }),
@@ -103,6 +117,7 @@ impl<'a> Compared<'a> {
         self.owner.run(&format!(
             "BEGIN; {} COMMIT;
              TRUNCATE lockstep.old_settings, lockstep.old_lease, lockstep.old_segment;
+             DELETE FROM snowflake_registry.segment_privilege;
              {grant} ON FUNCTION snowflake_registry.take {direction} fleet;",
             changed_by_force(
                 &TABLES.map(|table| format!("DELETE FROM snowflake_registry.{table};")).concat()
@@ -154,6 +169,13 @@ impl<'a> Compared<'a> {
             self.new_sessions(&self.hostile.clone());
         }
         let query = format!("{}; {}", self.clocks(request_of(&sent.call)), query_of(sent));
+        let query = match sent.transaction {
+            Transaction::OfItsOwn => query,
+            Transaction::HasWritten => format!("SELECT pg_catalog.pg_current_xact_id(); {query}"),
+            Transaction::RolledBack => format!("BEGIN; {query}; ROLLBACK"),
+        };
+        let before = self.stand_in.tables.clone();
+        self.stand_in.has_written = sent.transaction == Transaction::HasWritten;
         let is_of_fleet = match &sent.call {
             Call::Take { is_local, .. } => !is_local,
             Call::Administer(_) => false,
@@ -162,6 +184,9 @@ impl<'a> Compared<'a> {
         let client = if is_of_fleet { &mut self.fleet } else { &mut self.owner };
         let result = client.simple_query(&query);
         let answer = self.stand_in.apply(&sent.call);
+        if sent.transaction == Transaction::RolledBack {
+            self.stand_in.tables = before;
+        }
         // A transaction that fails does not end its session, and the step at the lock happened.
         let agreed = match (result, answer) {
             (Err(error), Answer::Failed(fault))
@@ -179,7 +204,7 @@ impl<'a> Compared<'a> {
                         SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
                         _ => None,
                     })
-                    .skip(1)
+                    .skip(if sent.transaction == Transaction::HasWritten { 2 } else { 1 })
                     .collect();
                 self.compare_answers(answer, &rows)?
             }
@@ -259,7 +284,7 @@ impl<'a> Compared<'a> {
     }
 
     fn compare_tables(&mut self) -> Result<(), Difference> {
-        let in_sql: String = harness::single(&mut self.owner, "SELECT lockstep.dump()");
+        let in_sql: String = harness::single(&mut self.observer, "SELECT lockstep.dump()");
         let in_sql: BTreeMap<String, String> = in_sql.lines().map(key_and_line).collect();
         let expected: BTreeMap<String, String> =
             lines(&self.stand_in.tables).iter().map(|line| key_and_line(line)).collect();
@@ -283,7 +308,7 @@ impl<'a> Compared<'a> {
     pub fn keep(&mut self) {
         self.last_snapshot += 1;
         let number = self.last_snapshot;
-        self.owner.run(&format!(
+        self.observer.run(&format!(
             "INSERT INTO lockstep.old_settings SELECT {number}, one FROM snowflake_registry.settings AS one;
              INSERT INTO lockstep.old_lease SELECT {number}, one FROM snowflake_registry.lease AS one;
              INSERT INTO lockstep.old_segment SELECT {number}, one FROM snowflake_registry.segment AS one;"
@@ -318,12 +343,12 @@ impl<'a> Compared<'a> {
         // The row says which transaction has written it.
         let writer = if is_dump { "'3'" } else { "pg_current_xact_id()" };
         rows += &format!("UPDATE snowflake_registry.settings SET written_by = {writer};");
-        self.owner.run(&format!("BEGIN; {} COMMIT;", changed_by_force(&rows)));
+        self.observer.run(&format!("BEGIN; {} COMMIT;", changed_by_force(&rows)));
     }
 
     /// Switches a guard of the tables off.
     pub fn switch_guard_off(&mut self) {
-        self.owner.run("ALTER TABLE snowflake_registry.lease DISABLE TRIGGER keep_the_end");
+        self.observer.run("ALTER TABLE snowflake_registry.lease DISABLE TRIGGER keep_the_end");
         self.stand_in.tables.are_guards_on = false;
     }
 }
@@ -445,7 +470,7 @@ fn with_ids(mut body: Value, ids: &Identification) -> Value {
     body
 }
 
-fn query_of(Sent { call, texts }: &Sent) -> String {
+fn query_of(Sent { call, texts, .. }: &Sent) -> String {
     let (function, body) = match call {
         Call::Administer(administration) => return administrators_query(administration),
         Call::Acquire { caller, lease_id, nonce, needs } => {
@@ -580,6 +605,9 @@ fn administrators_query(call: &Administration) -> String {
             format!("resume_segment('{name}', {next_value})")
         }
         Administration::ResumeSegments => "resume_segments()".into(),
+        Administration::GrantSegment { name } => format!("grant_segment('{name}', 'fleet')"),
+        Administration::RevokeSegment { name } => format!("revoke_segment('{name}', 'fleet')"),
+        Administration::GrantAllSegments => "grant_all_segments('fleet')".into(),
     };
     format!("SELECT snowflake_registry.{call}")
 }

@@ -18,7 +18,7 @@ const fn mutation(name: &'static str, from: &'static str, to: &'static str) -> M
     Mutation { name, from, to }
 }
 
-pub const MUTATIONS: [Mutation; 25] = [
+pub const MUTATIONS: [Mutation; 27] = [
     mutation(
         "quarantine-keeps-nonces",
         "END,\n        nonce = NULL\n    WHERE lease_id IS NOT NULL",
@@ -111,6 +111,16 @@ pub const MUTATIONS: [Mutation; 25] = [
         "numbers-in-a-freeze",
         "IF stored.closed_reason IS NOT NULL OR is_frozen THEN",
         "IF stored.closed_reason IS NOT NULL THEN",
+    ),
+    mutation(
+        "signs-uncommitted-grants",
+        "IF pg_current_xact_id_if_assigned() IS NOT NULL THEN\n        RETURN NULL;\n    END IF;\n    RETURN (\n        SELECT snowflake_registry.signed(concat_ws(",
+        "RETURN (\n        SELECT snowflake_registry.signed(concat_ws(",
+    ),
+    mutation(
+        "counts-a-release",
+        "SET used_until = held.used_until, released_until = lease.granted_until",
+        "SET used_until = held.used_until",
     ),
     mutation(
         "any-synchronous-failover",

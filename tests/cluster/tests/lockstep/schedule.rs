@@ -11,7 +11,7 @@ use snowflake_id_stand_in::{
 };
 use uuid::Uuid;
 
-use super::compared::{Agreed, Compared, Difference, Sent, Shown};
+use super::compared::{Agreed, Compared, Difference, Sent, Shown, Transaction};
 
 const BEGAN_US: i64 = 1_790_000_000_000_000;
 const SECOND_US: i64 = 1_000_000;
@@ -68,18 +68,35 @@ enum Event {
     Release {
         holder: usize,
     },
+    /// Shows the tokens of another one.
+    RenewWithTokensOf {
+        holder: usize,
+        other: usize,
+    },
     Take {
+        holder: usize,
+    },
+    /// The numbers that the server has may not be known.
+    TakeAhead {
         holder: usize,
     },
     Repeat,
     /// A copy of a holder that was made earlier calls.
     Copy,
+    /// A copy repeats the request for an identity.
+    CopyAcquires,
     Administer,
     EndQuarantine,
     Unfreeze,
+    ResumeSegments,
+    ShortLeases,
+    /// All leases end.
+    Wait,
     /// The freeze ends in the middle of the leases.
     Freeze,
-    Reserve,
+    Reserve {
+        worker: Option<u32>,
+    },
     Restart,
     SetBack {
         to_last: bool,
@@ -158,6 +175,9 @@ impl Schedule<'_, '_> {
             calls.swap(0, 1);
         }
         calls.extend(SEGMENTS.map(|name| self.creation(name)));
+        if self.random.once_in(6) {
+            calls.push(Administration::GrantSegment { name: self.random.one_of(&SEGMENTS).to_string() });
+        }
         for call in calls {
             self.administer(call, counts)?;
         }
@@ -209,7 +229,7 @@ impl Schedule<'_, '_> {
     }
 
     fn step(&mut self, counts: &mut BTreeMap<String, u64>) -> Result<(), Difference> {
-        if self.story.is_empty() && self.random.once_in(25) {
+        if self.story.is_empty() && self.random.once_in(15) {
             self.begin_story();
         }
         self.move_clock();
@@ -235,7 +255,8 @@ impl Schedule<'_, '_> {
             500..560 => Event::Repeat,
             560..590 => Event::Copy,
             590..650 => Event::Release { holder },
-            650..800 => Event::Take { holder },
+            650..785 => Event::Take { holder },
+            785..800 => Event::TakeAhead { holder },
             800..875 => Event::Administer,
             875..900 => Event::Restart,
             900..922 => Event::SetBack { to_last: false, is_silent: self.random.once_in(2) },
@@ -249,73 +270,116 @@ impl Schedule<'_, '_> {
     fn begin_story(&mut self) {
         let holder = self.random.below(HOLDERS as u64) as usize;
         let other = (holder + 1) % HOLDERS;
-        let pin = Some(self.random.below(4) as u32);
+        let settings = &self.compared.stand_in.tables.settings;
+        let (first, last) = (settings.first_worker, settings.last_worker);
+        let pin = Some(first + self.random.below(u64::from(last - first) + 1) as u32);
         let is_silent = !self.random.once_in(4);
         let acquire = |holder| Event::Acquire { holder, pin, is_lost: false };
         let renew = Event::Renew { holder };
         let back = Event::SetBack { to_last: true, is_silent };
-        let ready = [Event::EndQuarantine, Event::Unfreeze];
-        let story: Vec<Event> =
-            match self.random.below(7) {
-                // The rest of a released range is granted, and both are lost.
-                0 | 1 => [
-                    acquire(holder),
-                    renew,
-                    renew,
-                    Event::Keep,
-                    Event::Release { holder },
-                    acquire(other),
-                    Event::Renew { holder: other },
-                    Event::Renew { holder: other },
-                    back,
-                    if self.random.once_in(2) { Event::Renew { holder: other } } else { renew },
-                    if self.random.once_in(2) { Event::Copy } else { Event::Renew { holder: other } },
-                    Event::Copy,
-                ]
-                .into(),
-                // Old copies of a holder that has released its lease.
-                2 => [
-                    acquire(holder),
-                    renew,
-                    renew,
-                    Event::Release { holder },
-                    Event::Copy,
-                    Event::Copy,
-                    acquire(other),
-                    Event::Copy,
-                    Event::Copy,
-                ]
-                .into(),
-                // The first answer is lost or late, and the request is repeated after a start.
-                3 => [
-                    Event::Acquire { holder, pin, is_lost: true },
-                    acquire(holder),
-                    renew,
-                    Event::Restart,
-                    Event::Copy,
-                    Event::Repeat,
-                    Event::Repeat,
-                    renew,
-                ]
-                .into(),
-                4 => [acquire(holder), renew, Event::Keep, Event::Freeze, renew, renew, back, renew, renew]
-                    .into(),
-                5 => [acquire(holder), renew, renew, Event::Keep, Event::Reserve, renew, renew, back, renew]
-                    .into(),
-                // Numbers are lost.
-                _ => [
-                    Event::Keep,
-                    Event::Take { holder },
-                    Event::Take { holder },
-                    Event::Take { holder },
-                    back,
-                    Event::Take { holder: other },
-                    Event::Take { holder },
-                    Event::Take { holder },
-                ]
-                .into(),
-            };
+        let ready = [Event::EndQuarantine, Event::Unfreeze, Event::ResumeSegments];
+        let another = pin.map(|pin| if pin == last { first } else { pin + 1 });
+        let story: Vec<Event> = match self.random.below(11) {
+            // The rest of a released range is granted, and both are lost, or only the grant.
+            0 | 1 => {
+                let mut release = [Event::Keep, Event::Release { holder }];
+                if self.random.once_in(2) {
+                    release.reverse();
+                }
+                let renew_other = Event::Renew { holder: other };
+                let first = if self.random.once_in(2) { renew_other } else { renew };
+                let second = if self.random.once_in(2) { Event::Copy } else { renew_other };
+                let grant = [acquire(other), renew_other, renew_other, back, first, second, Event::Copy];
+                [acquire(holder), renew, renew].into_iter().chain(release).chain(grant).collect()
+            }
+            // Old copies of a holder that has released its lease.
+            2 => [
+                acquire(holder),
+                renew,
+                renew,
+                Event::Release { holder },
+                Event::CopyAcquires,
+                Event::Copy,
+                acquire(other),
+                Event::Copy,
+                Event::Copy,
+            ]
+            .into(),
+            // The first answer is lost or late, and the request is repeated after a start.
+            3 => [
+                Event::Acquire { holder, pin, is_lost: true },
+                acquire(holder),
+                renew,
+                Event::Restart,
+                Event::CopyAcquires,
+                Event::Repeat,
+                Event::Repeat,
+                renew,
+            ]
+            .into(),
+            4 => [
+                acquire(holder),
+                renew,
+                Event::Keep,
+                Event::Freeze,
+                renew,
+                Event::Take { holder },
+                renew,
+                back,
+                renew,
+                renew,
+            ]
+            .into(),
+            5 => {
+                let reserve = Event::Reserve { worker: None };
+                [acquire(holder), renew, renew, Event::Keep, reserve, renew, renew, back, renew].into()
+            }
+            6 => [Event::Reserve { worker: pin }, acquire(holder), acquire(other)].into(),
+            // Both leases are lost, and one of the holders shows the token of the other.
+            7 => [
+                Event::Keep,
+                Event::Acquire { holder: other, pin: another, is_lost: false },
+                acquire(holder),
+                renew,
+                renew,
+                back,
+                Event::RenewWithTokensOf { holder: other, other: holder },
+                renew,
+            ]
+            .into(),
+            // The holder stops after its renewals were lost, and a copy repeats the first request.
+            8 => [
+                acquire(holder),
+                Event::Keep,
+                renew,
+                renew,
+                renew,
+                back,
+                Event::Release { holder },
+                Event::CopyAcquires,
+                Event::Copy,
+            ]
+            .into(),
+            9 => {
+                [acquire(holder), renew, Event::ShortLeases, Event::Release { holder }, acquire(other)].into()
+            }
+            // Numbers are lost.
+            _ => [
+                Event::Keep,
+                Event::Take { holder },
+                Event::Take { holder },
+                Event::Take { holder },
+                back,
+                Event::TakeAhead { holder: other },
+                Event::Take { holder },
+                Event::TakeAhead { holder },
+            ]
+            .into(),
+        };
         self.story.extend(ready);
+        if self.random.once_in(2) {
+            self.story.push_back(Event::Wait);
+        }
         self.story.extend(story);
     }
 
@@ -333,6 +397,18 @@ impl Schedule<'_, '_> {
                 Some(sent) => self.send(holder, sent, false, counts),
                 None => Ok(()),
             },
+            Event::RenewWithTokensOf { holder, other } => {
+                let mut known = self.holders[holder].clone();
+                known.tokens.clone_from(&self.holders[other].tokens);
+                match self.renewal(holder, &known) {
+                    Some(sent) => self.send(holder, sent, false, counts),
+                    None => Ok(()),
+                }
+            }
+            Event::TakeAhead { holder } => {
+                let sent = self.take_ahead(holder);
+                self.send(holder, sent, false, counts)
+            }
             Event::Take { holder } => {
                 let sent = self.take(holder);
                 self.send(holder, sent, false, counts)
@@ -370,8 +446,40 @@ impl Schedule<'_, '_> {
                 let until_us = self.now_us() + self.between(0, self.lease_us);
                 self.administer(Administration::Freeze { until_us, name }, counts)
             }
-            Event::Reserve => {
-                let call = self.reservation();
+            Event::CopyAcquires => {
+                match self.older.iter().rev().find(|copy| copy.asking.is_some()).cloned() {
+                    Some(copy) => {
+                        let asking = copy.asking.expect("found by it");
+                        let sent = self.request_of(HOLDERS, &copy, asking, None);
+                        self.send(0, sent, true, counts)
+                    }
+                    None => Ok(()),
+                }
+            }
+            Event::Wait => {
+                let ends = self.compared.stand_in.tables.leases.values().map(|row| row.until_us);
+                let latest_us = ends.max().unwrap_or(0);
+                let clock = &mut self.compared.stand_in.clock;
+                if latest_us - clock.now_us < 2 * 3600 * SECOND_US {
+                    clock.now_us = clock.now_us.max(latest_us + 1);
+                }
+                Ok(())
+            }
+            Event::ResumeSegments => self.administer(Administration::ResumeSegments, counts),
+            Event::ShortLeases => {
+                let call = Administration::Configure {
+                    lease_us: Some(self.lease_us / 4),
+                    renew_every_us: Some(self.lease_us / 40),
+                    first_worker: None,
+                    last_worker: None,
+                    last_datacenter: None,
+                    synchronous: None,
+                    witnesses: None,
+                };
+                self.administer(call, counts)
+            }
+            Event::Reserve { worker } => {
+                let call = self.reservation(worker);
                 self.administer(call, counts)
             }
             Event::Keep => {
@@ -467,13 +575,17 @@ impl Schedule<'_, '_> {
             unwanted,
         };
         let (caller, texts) = self.caller(at, &holder.tokens);
-        Sent { call: Call::Acquire { caller, lease_id, nonce, needs }, texts }
+        Sent {
+            call: Call::Acquire { caller, lease_id, nonce, needs },
+            texts,
+            transaction: Transaction::OfItsOwn,
+        }
     }
 
     fn renewal(&mut self, at: usize, holder: &Holder) -> Option<Sent> {
         let ids = holder.held?;
         let (caller, texts) = self.caller(at, &holder.tokens);
-        Some(Sent { call: Call::Renew { caller, ids }, texts })
+        Some(Sent { call: Call::Renew { caller, ids }, texts, transaction: Transaction::OfItsOwn })
     }
 
     fn release(&mut self, at: usize, holder: &Holder) -> Option<Sent> {
@@ -487,7 +599,11 @@ impl Schedule<'_, '_> {
             _ => Some(now_us),
         };
         let (caller, texts) = self.caller(at, &holder.tokens);
-        Some(Sent { call: Call::Release { caller, ids, used_until_us }, texts })
+        Some(Sent {
+            call: Call::Release { caller, ids, used_until_us },
+            texts,
+            transaction: Transaction::OfItsOwn,
+        })
     }
 
     fn take(&mut self, holder: usize) -> Sent {
@@ -497,7 +613,24 @@ impl Schedule<'_, '_> {
         let known = &self.holders[holder].numbers;
         let shown: Vec<_> = requests.iter().filter_map(|request| known.get(&request.name)).cloned().collect();
         let (caller, texts) = self.caller(holder, &shown);
-        Sent { call: Call::Take { caller, is_local, requests }, texts }
+        Sent { call: Call::Take { caller, is_local, requests }, texts, transaction: Transaction::OfItsOwn }
+    }
+
+    fn take_ahead(&mut self, holder: usize) -> Sent {
+        let is_local = self.is_own_only || self.random.once_in(2);
+        let name = *self.random.one_of(&SEGMENTS);
+        let segment = self.compared.stand_in.tables.segments.get(name);
+        let next = segment.map_or(0, |segment| segment.end() as i64);
+        let request = Request {
+            name: name.into(),
+            had_until: Some(next + self.between(0, 10)),
+            registry_id: self.random.once_in(3).then(|| Some(Uuid::from_u128(8))),
+            is_report: self.random.once_in(2),
+            ..Request::default()
+        };
+        let (caller, texts) = self.caller(holder, &[]);
+        let call = Call::Take { caller, is_local, requests: vec![request] };
+        Sent { call, texts, transaction: Transaction::OfItsOwn }
     }
 
     fn request(&mut self, holder: usize) -> Request {
@@ -532,12 +665,21 @@ impl Schedule<'_, '_> {
     fn send(
         &mut self,
         holder: usize,
-        sent: Sent,
+        mut sent: Sent,
         is_lost: bool,
         counts: &mut BTreeMap<String, u64>,
     ) -> Result<(), Difference> {
+        if self.story.is_empty() {
+            sent.transaction = match self.random.below(40) {
+                0 => Transaction::HasWritten,
+                1 => Transaction::RolledBack,
+                _ => Transaction::OfItsOwn,
+            };
+        }
+        // Only committed answers count.
+        let is_lost = is_lost || sent.transaction == Transaction::RolledBack;
         let last = self.log.len() - 1;
-        let call = format!("{:?}", sent.call);
+        let call = format!("{:?} {:?}", sent.transaction, sent.call);
         self.log[last] += &format!(" {}", call.replace("RequestName", "").replace("Some", ""));
         self.past.push((holder, sent.clone()));
         let agreed = self.compared.call(&sent)?;
@@ -616,7 +758,7 @@ impl Schedule<'_, '_> {
         counts: &mut BTreeMap<String, u64>,
     ) -> Result<(), Difference> {
         self.log.push(format!("    {call:?}"));
-        let sent = Sent { call: Call::Administer(call), texts: vec![] };
+        let sent = Sent { call: Call::Administer(call), texts: vec![], transaction: Transaction::OfItsOwn };
         let agreed = self.compared.call(&sent)?;
         let last = self.log.len() - 1;
         self.log[last] += &format!("\n    {:?}", agreed.answer);
@@ -629,9 +771,11 @@ impl Schedule<'_, '_> {
         RequestName(self.random.below(u32::MAX.into()) as u32)
     }
 
-    fn reservation(&mut self) -> Administration {
-        let identity =
-            Identity { datacenter: self.random.below(8) as u32 / 7, worker: self.random.below(6) as u32 };
+    fn reservation(&mut self, worker: Option<u32>) -> Administration {
+        let identity = Identity {
+            datacenter: if worker.is_none() { self.random.below(8) as u32 / 7 } else { 0 },
+            worker: worker.unwrap_or_else(|| self.random.below(6) as u32),
+        };
         Administration::Reserve { identity, name: self.request_name() }
     }
 
@@ -694,7 +838,7 @@ impl Schedule<'_, '_> {
             27..37 => Administration::Quarantine,
             37..52 => Administration::EndQuarantine,
             52..60 => self.configuration(),
-            60..66 => self.reservation(),
+            60..66 => self.reservation(None),
             66..75 => Administration::ResumeSegments,
             75..85 => Administration::ResumeSegment { name, next_value: end + self.between(-2, 5000) },
             85..89 => Administration::AlterSegment {
@@ -706,8 +850,11 @@ impl Schedule<'_, '_> {
             },
             89..92 => Administration::DropSegment { name },
             92..96 => self.creation(&name),
-            96..98 => Administration::StartFleet { not_before_us: None },
-            _ => Administration::EndFleet,
+            96 => Administration::StartFleet { not_before_us: None },
+            97 => Administration::EndFleet,
+            98 if self.random.once_in(2) => Administration::RevokeSegment { name },
+            98 => Administration::GrantSegment { name },
+            _ => Administration::GrantAllSegments,
         }
     }
 }
