@@ -293,18 +293,18 @@ impl Schedule<'_, '_> {
                 [acquire(holder), renew, renew].into_iter().chain(release).chain(grant).collect()
             }
             // Old copies of a holder that has released its lease.
-            2 => [
-                acquire(holder),
-                renew,
-                renew,
-                Event::Release { holder },
-                Event::CopyAcquires,
-                Event::Copy,
-                acquire(other),
-                Event::Copy,
-                Event::Copy,
-            ]
-            .into(),
+            2 => {
+                let renewals = [renew, renew].into_iter().take(self.random.below(3) as usize);
+                let rest = [
+                    Event::Release { holder },
+                    Event::CopyAcquires,
+                    Event::Copy,
+                    acquire(other),
+                    Event::Copy,
+                    Event::Copy,
+                ];
+                [acquire(holder)].into_iter().chain(renewals).chain(rest).collect()
+            }
             // The first answer is lost or late, and the request is repeated after a start.
             3 => [
                 Event::Acquire { holder, pin, is_lost: true },
