@@ -71,7 +71,6 @@ impl StandIn {
         let settings = &mut self.tables.settings;
         let floor_us = not_before_us.map_or(self.clock.now_us, |us| us.max(self.clock.now_us));
         settings.nothing_before_us = settings.nothing_before_us.max(floor_us);
-        settings.longest_lease_us = settings.lease_us;
         settings.is_started = true;
         self.sign();
         Ok(Reply::Nothing)
@@ -102,7 +101,6 @@ impl StandIn {
             return Ok(Reply::Nothing);
         };
         self.begin_request();
-        let has_granted = self.tables.has_granted();
         let settings = &mut self.tables.settings;
         let lease_us = lease_us.unwrap_or(settings.lease_us);
         let renew_every_us = renew_every_us.unwrap_or(settings.renew_every_us);
@@ -115,9 +113,7 @@ impl StandIn {
         {
             return Err(Fault::InvalidValue);
         }
-        // Another registry or a lost commit may have granted longer leases.
-        let is_new = settings.is_started && settings.waits_us <= 0 && !has_granted;
-        settings.longest_lease_us = if is_new { lease_us } else { settings.longest_lease_us.max(lease_us) };
+        settings.longest_lease_us = settings.longest_lease_us.max(lease_us);
         settings.lease_us = lease_us;
         settings.renew_every_us = renew_every_us;
         (settings.first_worker, settings.last_worker) = (first_worker, last_worker);

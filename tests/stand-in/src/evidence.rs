@@ -34,6 +34,13 @@ pub struct Requests {
     pub frozen_until_us: Option<i64>,
 }
 
+impl Token {
+    /// Whether the token proves a grant of this lease.
+    pub(crate) fn is_of_lease(&self, id: Uuid) -> bool {
+        matches!(self, Token::Lease { lease_id, .. } if *lease_id == id)
+    }
+}
+
 impl Requests {
     fn of(settings: &Settings) -> Requests {
         Requests { last: settings.requests.last().copied(), frozen_until_us: settings.frozen_until_us }

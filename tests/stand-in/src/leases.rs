@@ -72,7 +72,9 @@ impl StandIn {
         self.open(Opening { is_alone: true, tokens, clocks_agree: true, lease_id: None });
         let moment_us = self.clock.now_us;
         if let Some((identity, row)) = self.tables.held(lease_id) {
-            if row.used_until_us.is_some() || row.nonce.map_or(row.is_renewed, |known| known != nonce) {
+            let is_other = row.nonce.is_some_and(|known| known != nonce);
+            let is_shown = caller.tokens.iter().any(|token| token.is_of_lease(lease_id));
+            if row.used_until_us.is_some() || row.is_renewed || is_other || is_shown {
                 answer.outcome = Outcome::Twin;
                 return answer;
             }

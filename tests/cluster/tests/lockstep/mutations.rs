@@ -93,8 +93,13 @@ pub const MUTATIONS: [Mutation; 27] = [
     ),
     mutation(
         "acquire-ignores-renewals",
-        "coalesce(held.nonce <> call.nonce, held.is_renewed)",
-        "coalesce(held.nonce <> call.nonce, false)",
+        "held.is_renewed OR held.nonce <> call.nonce OR EXISTS (",
+        "held.nonce <> call.nonce OR EXISTS (",
+    ),
+    mutation(
+        "acquire-ignores-tokens",
+        "WHERE shown.lease_mark = snowflake_registry.mark_of(call.lease_id)\n        ) THEN",
+        "WHERE false\n        ) THEN",
     ),
     mutation(
         "renew-beyond-a-freeze",
@@ -135,7 +140,7 @@ pub const MUTATIONS: [Mutation; 27] = [
     mutation("own-numbers-of-a-client", "AND (asked.is_ours AND NOT is_local\n", "AND (false\n"),
     mutation(
         "short-longest-lease",
-        "THEN new_lease ELSE greatest(longest_lease, new_lease) END",
-        "THEN new_lease ELSE new_lease END",
+        "longest_lease = greatest(longest_lease, new_lease),",
+        "longest_lease = greatest('10 minutes', new_lease),",
     ),
 ];
