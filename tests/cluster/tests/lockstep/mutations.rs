@@ -18,7 +18,7 @@ const fn mutation(name: &'static str, from: &'static str, to: &'static str) -> M
     Mutation { name, from, to }
 }
 
-pub const MUTATIONS: [Mutation; 27] = [
+pub const MUTATIONS: [Mutation; 28] = [
     mutation(
         "quarantine-keeps-nonces",
         "END,\n        nonce = NULL\n    WHERE lease_id IS NOT NULL",

@@ -85,6 +85,10 @@ enum Event {
     Copy,
     /// A copy repeats the request for an identity.
     CopyAcquires,
+    /// The same, but the copy has the tokens of the holder.
+    CopyAcquiresWithTokens {
+        holder: usize,
+    },
     Administer,
     EndQuarantine,
     Unfreeze,
@@ -279,103 +283,106 @@ impl Schedule<'_, '_> {
         let back = Event::SetBack { to_last: true, is_silent };
         let ready = [Event::EndQuarantine, Event::Unfreeze, Event::ResumeSegments];
         let another = pin.map(|pin| if pin == last { first } else { pin + 1 });
-        let story: Vec<Event> = match self.random.below(11) {
-            // The rest of a released range is granted, and both are lost, or only the grant.
-            0 | 1 => {
-                let mut release = [Event::Keep, Event::Release { holder }];
-                if self.random.once_in(2) {
-                    release.reverse();
+        let story: Vec<Event> =
+            match self.random.below(12) {
+                // The rest of a released range is granted, and both are lost, or only the grant.
+                0 | 1 => {
+                    let mut release = [Event::Keep, Event::Release { holder }];
+                    if self.random.once_in(2) {
+                        release.reverse();
+                    }
+                    let renew_other = Event::Renew { holder: other };
+                    let first = if self.random.once_in(2) { renew_other } else { renew };
+                    let second = if self.random.once_in(2) { Event::Copy } else { renew_other };
+                    let grant = [acquire(other), renew_other, renew_other, back, first, second, Event::Copy];
+                    [acquire(holder), renew, renew].into_iter().chain(release).chain(grant).collect()
                 }
-                let renew_other = Event::Renew { holder: other };
-                let first = if self.random.once_in(2) { renew_other } else { renew };
-                let second = if self.random.once_in(2) { Event::Copy } else { renew_other };
-                let grant = [acquire(other), renew_other, renew_other, back, first, second, Event::Copy];
-                [acquire(holder), renew, renew].into_iter().chain(release).chain(grant).collect()
-            }
-            // Old copies of a holder that has released its lease.
-            2 => {
-                let renewals = [renew, renew].into_iter().take(self.random.below(3) as usize);
-                let rest = [
+                // Old copies of a holder that has released its lease.
+                2 => {
+                    let renewals = [renew, renew].into_iter().take(self.random.below(3) as usize);
+                    let rest = [
+                        Event::Release { holder },
+                        Event::CopyAcquires,
+                        Event::Copy,
+                        acquire(other),
+                        Event::Copy,
+                        Event::Copy,
+                    ];
+                    [acquire(holder)].into_iter().chain(renewals).chain(rest).collect()
+                }
+                // The first answer is lost or late, and the request is repeated after a start.
+                3 => [
+                    Event::Acquire { holder, pin, is_lost: true },
+                    acquire(holder),
+                    renew,
+                    Event::Restart,
+                    Event::CopyAcquires,
+                    Event::Repeat,
+                    Event::Repeat,
+                    renew,
+                ]
+                .into(),
+                4 => [
+                    acquire(holder),
+                    renew,
+                    Event::Keep,
+                    Event::Freeze,
+                    renew,
+                    Event::Take { holder },
+                    renew,
+                    back,
+                    renew,
+                    renew,
+                ]
+                .into(),
+                5 => {
+                    let reserve = Event::Reserve { worker: None };
+                    [acquire(holder), renew, renew, Event::Keep, reserve, renew, renew, back, renew].into()
+                }
+                6 => [Event::Reserve { worker: pin }, acquire(holder), acquire(other)].into(),
+                // Both leases are lost, and one of the holders shows the token of the other.
+                7 => [
+                    Event::Keep,
+                    Event::Acquire { holder: other, pin: another, is_lost: false },
+                    acquire(holder),
+                    renew,
+                    renew,
+                    back,
+                    Event::RenewWithTokensOf { holder: other, other: holder },
+                    renew,
+                ]
+                .into(),
+                // The holder stops after its renewals were lost, and a copy repeats the first request.
+                8 => [
+                    acquire(holder),
+                    Event::Keep,
+                    renew,
+                    renew,
+                    renew,
+                    back,
                     Event::Release { holder },
                     Event::CopyAcquires,
                     Event::Copy,
-                    acquire(other),
-                    Event::Copy,
-                    Event::Copy,
-                ];
-                [acquire(holder)].into_iter().chain(renewals).chain(rest).collect()
-            }
-            // The first answer is lost or late, and the request is repeated after a start.
-            3 => [
-                Event::Acquire { holder, pin, is_lost: true },
-                acquire(holder),
-                renew,
-                Event::Restart,
-                Event::CopyAcquires,
-                Event::Repeat,
-                Event::Repeat,
-                renew,
-            ]
-            .into(),
-            4 => [
-                acquire(holder),
-                renew,
-                Event::Keep,
-                Event::Freeze,
-                renew,
-                Event::Take { holder },
-                renew,
-                back,
-                renew,
-                renew,
-            ]
-            .into(),
-            5 => {
-                let reserve = Event::Reserve { worker: None };
-                [acquire(holder), renew, renew, Event::Keep, reserve, renew, renew, back, renew].into()
-            }
-            6 => [Event::Reserve { worker: pin }, acquire(holder), acquire(other)].into(),
-            // Both leases are lost, and one of the holders shows the token of the other.
-            7 => [
-                Event::Keep,
-                Event::Acquire { holder: other, pin: another, is_lost: false },
-                acquire(holder),
-                renew,
-                renew,
-                back,
-                Event::RenewWithTokensOf { holder: other, other: holder },
-                renew,
-            ]
-            .into(),
-            // The holder stops after its renewals were lost, and a copy repeats the first request.
-            8 => [
-                acquire(holder),
-                Event::Keep,
-                renew,
-                renew,
-                renew,
-                back,
-                Event::Release { holder },
-                Event::CopyAcquires,
-                Event::Copy,
-            ]
-            .into(),
-            9 => {
-                [acquire(holder), renew, Event::ShortLeases, Event::Release { holder }, acquire(other)].into()
-            }
-            // Numbers are lost.
-            _ => [
-                Event::Keep,
-                Event::Take { holder },
-                Event::Take { holder },
-                Event::Take { holder },
-                back,
-                Event::TakeAhead { holder: other },
-                Event::Take { holder },
-                Event::TakeAhead { holder },
-            ]
-            .into(),
-        };
+                ]
+                .into(),
+                9 => [acquire(holder), renew, Event::ShortLeases, Event::Release { holder }, acquire(other)]
+                    .into(),
+                // Only the first renewal is lost, which no token proves.
+                10 => [acquire(holder), Event::Keep, renew, back, Event::CopyAcquiresWithTokens { holder }]
+                    .into(),
+                // Numbers are lost.
+                _ => [
+                    Event::Keep,
+                    Event::Take { holder },
+                    Event::Take { holder },
+                    Event::Take { holder },
+                    back,
+                    Event::TakeAhead { holder: other },
+                    Event::Take { holder },
+                    Event::TakeAhead { holder },
+                ]
+                .into(),
+            };
         self.story.extend(ready);
         if self.random.once_in(2) {
             self.story.push_back(Event::Wait);
@@ -456,6 +463,14 @@ impl Schedule<'_, '_> {
                     None => Ok(()),
                 }
             }
+            Event::CopyAcquiresWithTokens { holder } => match self.holders[holder].held {
+                Some(ids) => {
+                    let copy = self.holders[holder].clone();
+                    let sent = self.request_of(HOLDERS, &copy, (ids.lease_id, ids.last_nonce), None);
+                    self.send(0, sent, true, counts)
+                }
+                None => Ok(()),
+            },
             Event::Wait => {
                 let ends = self.compared.stand_in.tables.leases.values().map(|row| row.until_us);
                 let latest_us = ends.max().unwrap_or(0);
