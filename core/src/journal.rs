@@ -2,8 +2,14 @@
 //!
 //! The first line contains the number of the format, and describes the file. Each further line consists of a checksum
 //! and of changes, as JSON. The second line is written together with the first one, and contains the changes that lead
-//! to the state at that time. Every other line contains the changes of one call. A line is durable when the call
-//! returns, so only the last line can be incomplete after a crash, and no caller has relied on its changes.
+//! to the state at that time. Every other line contains the changes of one call.
+//!
+//! A line is durable when the call returns. A crash during the call can leave a part of the line: its start, or its
+//! length with bytes that were not stored and are read as zeros. Such a part is the last line of the file, and has no
+//! line break. It is ignored, because no caller has relied on its changes. A line with a line break was written
+//! completely, and its changes may have been used. If its checksum is invalid, the file is damaged, wherever the line
+//! is. A file system that stores the end of a line before its start can cause the same state by a crash. The text does
+//! not show the difference, so such a line is an error too.
 
 use std::error::Error;
 use std::fmt;
@@ -34,7 +40,7 @@ pub enum Damage {
         /// The format of the caller.
         known: u64,
     },
-    /// A line, counted from 1, is missing or has an invalid checksum.
+    /// A line, counted from 1, is missing, or was written completely and has an invalid checksum.
     Line(usize),
 }
 
@@ -65,7 +71,10 @@ impl Error for Damage {}
 /// # Errors
 /// Returns the first damage. The closure has then received the changes of the lines before the damaged one.
 pub fn read<C: DeserializeOwned>(text: &[u8], header: &str, mut apply: impl FnMut(C)) -> Result<(), Damage> {
-    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    let (text, is_complete) = match text.strip_suffix(b"\n") {
+        Some(text) => (text, true),
+        None => (text, false),
+    };
     let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
     let known = format_of(header.as_bytes()).expect("bug: the header contains no format");
     let found = match format_of(lines[0]) {
@@ -85,7 +94,7 @@ pub fn read<C: DeserializeOwned>(text: &[u8], header: &str, mut apply: impl FnMu
                 .map_err(|_| Damage::Unknown)?
                 .into_iter()
                 .for_each(&mut apply),
-            None if at > 1 && at + 1 == lines.len() => {} // The last line may be incomplete.
+            None if at > 1 && at + 1 == lines.len() && !is_complete => {} // Its write was interrupted.
             None => return Err(Damage::Line(at + 1)),
         }
     }

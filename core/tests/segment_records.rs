@@ -47,34 +47,63 @@ proptest! {
         prop_assert_eq!(format!("{again:?}"), format!("{records:?}"));
     }
 
-    /// A crash during a write leaves a part of the last line. All earlier changes are read.
+    /// A crash during a write leaves a part of the last line. The rest of its length may have been stored as zeros. All
+    /// earlier changes are read.
     #[test]
-    fn an_incomplete_last_line_is_ignored(made in changes(), last in changes(), cut in any::<prop::sample::Index>()) {
+    fn an_incomplete_last_line_is_ignored(
+        made in changes(),
+        last in changes(),
+        cut in any::<prop::sample::Index>(),
+        has_zeros in any::<bool>(),
+    ) {
         let of = |made: &[(u8, String, i64)]| -> Vec<Change> {
             made.iter().map(|(which, name, number)| change(*which, name, *number)).collect()
         };
         let before = journal::start(HEADER, &of(&made)).unwrap();
         let line = journal::line(&of(&last)).unwrap();
         let (records, _) = applied(&before);
-        let part = &line[..cut.index(line.len() - 1)];
-        let (again, read) = applied(&[&before, part].concat());
+        let mut part = line[..cut.index(line.len() - 1)].to_vec();
+        if has_zeros {
+            part.resize(line.len(), 0);
+        }
+        let (again, read) = applied(&[before, part].concat());
         prop_assert_eq!(read, Ok(()));
         prop_assert_eq!(format!("{again:?}"), format!("{records:?}"));
     }
 
-    /// A byte that changes anywhere before the last line is detected. Without the line break before it, the last line
-    /// would begin earlier.
+    /// A byte that changes anywhere before the last line break is detected. Without this line break, the last line would
+    /// be incomplete.
     #[test]
     fn a_changed_byte_is_detected(made in changes(), at in any::<prop::sample::Index>(), bit in 0..8) {
-        let line = journal::line(&[change(0, "", 1)]).unwrap();
         let mut text = journal::start(HEADER, &[change(0, "", 2)]).unwrap();
         let of = made.iter().map(|(which, name, number)| change(*which, name, *number)).collect::<Vec<_>>();
         text.extend(journal::line(&of).unwrap());
+        text.extend(journal::line(&[change(0, "", 1)]).unwrap());
         let at = at.index(text.len() - 1);
         text[at] ^= 1_u8 << bit;
-        text.extend(line);
         prop_assert!(applied(&text).1.is_err());
     }
+}
+
+/// A last line with a line break was written completely. Its changes may have been used, so it is not ignored.
+#[test]
+fn a_damaged_last_line_is_an_error() {
+    let before = journal::start(HEADER, &[change(1, "a", 1)]).unwrap();
+    let line = journal::line(&[change(1, "a", 2)]).unwrap();
+    let (sum, end) = (line[0], line.len() - 1);
+    let damaged: [&[u8]; 4] = [
+        b"\n",
+        &line[9..],
+        &[&[sum ^ 1], &line[1..]].concat(),
+        &[&line[..9], &vec![0; end - 9], b"\n"].concat(),
+    ];
+    for damaged in damaged {
+        assert_eq!(applied(&[&before, damaged].concat()).1, Err(Damage::Line(3)), "{damaged:?}");
+        // The changes of the lines before the damaged one were read.
+        assert_eq!(applied(&[&before, damaged].concat()).0.segments["a"], had(1));
+    }
+    // An editor may have removed the line break of a valid line.
+    assert_eq!(applied(&[&before, &line[..end]].concat()).0.segments["a"], had(2));
 }
 
 #[test]

@@ -309,6 +309,31 @@ fn a_file_that_cannot_be_read() {
     assert!(file.exists());
 }
 
+/// A crash can leave a part of the last line, which nobody has relied on. A damaged last line was written completely:
+/// the highest numbers would be unknown.
+#[test]
+fn a_damaged_last_line() {
+    let server = single_server().start();
+    administer(&server, SMALL);
+    let highest = *some(&mut server.connect(), "orders", 60).last().unwrap();
+    server.stop_server("immediate");
+    let file = server.data_dir().join("snowflake_id.segments");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines = text.lines().count();
+    assert!(lines > 2, "{text}");
+    let last = text.trim_end().rfind('\n').unwrap() + 1;
+    std::fs::write(&file, format!("{}x{}", &text[..last], &text[last + 1..])).unwrap();
+    server.start_server();
+    let mut client = server.connect();
+    let (code, said) = refusal(&mut client, "orders");
+    assert_eq!(code, "55000", "{said}");
+    assert!(said.contains(&format!("line {lines} is damaged")), "{said}");
+    std::fs::write(&file, format!("{text}0123")).unwrap();
+    assert!(next(&mut client, "orders") > highest);
+    // The incomplete line has disappeared.
+    assert!(!std::fs::read_to_string(&file).unwrap().contains("0123"));
+}
+
 /// Opening a pipe for reading blocks until a process opens it for writing. Neither the keeper nor the segments worker
 /// does that.
 #[test]
