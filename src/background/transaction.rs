@@ -56,6 +56,7 @@ pub fn transaction<T>(
         })
         .execute();
     keep_sigterm_from_interrupting();
+    process::report_statistics();
     result
 }
 

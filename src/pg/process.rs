@@ -256,3 +256,10 @@ pub fn abort_transaction() {
     // SAFETY: cleans up a transaction in any state.
     unsafe { pg_sys::AbortCurrentTransaction() };
 }
+
+/// Adds what this process has done since the last call to PostgreSQL's cumulative statistics. A background worker must
+/// do so by itself, between transactions.
+pub fn report_statistics() {
+    // SAFETY: the callers are background workers, between transactions.
+    unsafe { pg_sys::pgstat_report_stat(true) };
+}

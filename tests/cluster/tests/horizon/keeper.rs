@@ -281,3 +281,20 @@ fn a_keeper_that_ends_again_and_again() {
     wait_for_first_id(&mut client);
     eventually("the state", || server_state(&mut client) == "ready");
 }
+
+/// The statistics views count the transactions of the keeper while it runs. Nothing else scans this view.
+#[test]
+fn the_statistics_count_what_the_keeper_does() {
+    let cluster = Cluster::builder().worker(1).short_horizon().start();
+    let mut client = cluster.connect();
+    wait_for_first_id(&mut client);
+    let keeper = background_pid(&cluster, "snowflake_id keeper");
+    let scans = "SELECT coalesce(seq_scan, 0) FROM pg_stat_all_tables
+        WHERE schemaname = 'snowflake_internal' AND relname = 'horizon'";
+    let before: i64 = single(&mut client, scans);
+    eventually("the scans", || {
+        client.run("SELECT snowflake_nextval()");
+        single::<i64>(&mut client, scans) > before
+    });
+    assert_eq!(background_pid(&cluster, "snowflake_id keeper"), keeper);
+}

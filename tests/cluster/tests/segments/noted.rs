@@ -168,3 +168,17 @@ fn numbers_wait_for_a_synchronous_standby() {
     server.change("synchronous_standby_names", "gone");
     assert_within(SLACK, time_to_stop(&server), "the stop");
 }
+
+/// The statistics views count the rows that the worker inserts, while it runs.
+#[test]
+fn the_statistics_count_what_the_worker_does() {
+    let server = single_server().start();
+    let mut client = server.connect();
+    for (name, rows) in [("orders", 1), ("items", 2)] {
+        administer(&server, &format!("create_segment('{name}')"));
+        next(&mut client, name);
+        let inserted = "SELECT n_tup_ins FROM pg_stat_all_tables
+            WHERE schemaname = 'snowflake_internal' AND relname = 'segment_taken'";
+        eventually("the row", || single::<i64>(&mut client, inserted) == rows);
+    }
+}
