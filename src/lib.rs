@@ -21,6 +21,8 @@
 //! | [`admin`] | view `snowflake_status`, and the requests of administrators |
 //! | [`read`] | decoding of IDs, ID ranges for times, text forms, masks; layouts |
 
+#![deny(clippy::disallowed_methods)] // clippy.toml lists them.
+
 use pgrx::prelude::*;
 
 mod admin;

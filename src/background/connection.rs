@@ -113,7 +113,9 @@ pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, N
     }
     let progress = Arc::new(Progress::new());
     let (of_thread, string, known) = (progress.clone(), string.to_owned(), stuck());
-    let helper = Helper::start(move || connecting::connect(&string, |host| known.order_of(host), &of_thread))
+    let work = move || connecting::connect(&string, |host| known.order_of(host), &of_thread);
+    // SAFETY: the thread calls only libpq and the C library. It uses its arguments, which it owns or which are `Sync`.
+    let helper = unsafe { Helper::start(work) }
         .map_err(|problem| format!("could not start a thread for connecting: {problem}"))?;
     let mut overdue_since = None;
     while !helper.wait(LONGEST_WAIT, WaitEvent::Registry.number()) {

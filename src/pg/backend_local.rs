@@ -4,10 +4,13 @@ use std::ops::Deref;
 
 /// A variable of this process. Access to a `static` is free, while each access to a `thread_local!` in a shared
 /// library costs a call into the dynamic linker.
+///
+/// Only the main thread may use such a variable. Safe code cannot start another thread: starting a helper thread is
+/// `unsafe` ([`super::helper`]), and `clippy.toml` forbids the functions of the standard library that start threads.
 pub struct BackendLocal<T>(T);
 
-// SAFETY: PostgreSQL runs the extension on the single thread of a backend. The only exception is the helper thread of
-// a background worker. The helper thread calls only libpq and the C library, which do not use such variables.
+// SAFETY: PostgreSQL calls the extension in the main thread only. The extension starts no threads except helper
+// threads, and whoever starts one ensures that it uses no such variable.
 unsafe impl<T> Sync for BackendLocal<T> {}
 
 impl<T> BackendLocal<T> {

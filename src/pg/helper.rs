@@ -1,9 +1,9 @@
 //! Helper threads for work that may take an unlimited time. The main thread waits for a helper thread on the process
 //! latch, as for all other events.
 //!
-//! A helper thread must not call functions of the PostgreSQL server. A helper thread handles no signals, because
-//! signal handlers must run in the main thread. Other threads cannot stop a helper thread. If a helper thread does
-//! not return, the process has to exit.
+//! A helper thread must not call functions of the PostgreSQL server, and must not use variables of the main thread. A
+//! helper thread handles no signals, because signal handlers must run in the main thread. Other threads cannot stop a
+//! helper thread. If a helper thread does not return, the process has to exit.
 
 use std::io::{self, PipeReader};
 use std::os::fd::AsRawFd;
@@ -34,7 +34,12 @@ pub struct Helper<T> {
 
 impl<T: Send + 'static> Helper<T> {
     /// Starts a thread that runs `work`.
-    pub fn start(work: impl FnOnce() -> T + Send + 'static) -> io::Result<Helper<T>> {
+    ///
+    /// # Safety
+    /// The closure `work` must not call functions of the PostgreSQL server, access the server's variables, or use a
+    /// [`BackendLocal`](super::backend_local::BackendLocal). pgrx checks most of the functions, but nothing checks the
+    /// variables.
+    pub unsafe fn start(work: impl FnOnce() -> T + Send + 'static) -> io::Result<Helper<T>> {
         leave_at_once_if_running();
         let (end, open) = io::pipe()?;
         let work = move || {
@@ -42,6 +47,7 @@ impl<T: Send + 'static> Helper<T> {
             let _open = open;
             work()
         };
+        #[expect(clippy::disallowed_methods)] // The contract of this function restricts the thread.
         let thread = without_signals(|| thread::Builder::new().spawn(work))?;
         RUNNING.fetch_add(1, Ordering::Relaxed);
         Ok(Helper { thread, end })
