@@ -183,18 +183,16 @@ unsafe fn insert(relation: pg_sys::Relation, row: pg_sys::HeapTuple) {
 unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerData, row: pg_sys::HeapTuple) {
     let (block, number) = item_pointer_get_both(pointer);
     // SAFETY: by this function's contract the block exists. The change is made in the copy of the page that belongs
-    // to the generic record. The lock on the buffer is held from before the copy is made until the copy has been
-    // written back.
+    // to the generic record. The buffer is locked from before the copy is made until the copy has been written back.
     unsafe {
-        let buffer = pg_sys::ReadBuffer(relation, block);
-        lock_exclusively(buffer);
+        let buffer = LockedBuffer::read(relation, block);
         let record = pg_sys::GenericXLogStart(relation);
-        let page = pg_sys::GenericXLogRegisterBuffer(record, buffer, 0);
+        let page = pg_sys::GenericXLogRegisterBuffer(record, buffer.0, 0);
         let length = (*row).t_len as usize;
         let new = (*row).t_data;
         let Some(old) = row_of_form(page, number, length, &*new) else {
             pg_sys::GenericXLogAbort(record);
-            pg_sys::UnlockReleaseBuffer(buffer);
+            drop(buffer);
             ereport!(
                 ERROR,
                 PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
@@ -205,7 +203,33 @@ unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerDat
         let values = new.cast::<u8>().add(header);
         old.cast::<u8>().add(header).copy_from_nonoverlapping(values, length - header);
         pg_sys::GenericXLogFinish(record);
-        pg_sys::UnlockReleaseBuffer(buffer);
+    }
+}
+
+/// A buffer that is pinned and locked until this value is dropped, so that no other process reads or changes its page.
+struct LockedBuffer(pg_sys::Buffer);
+
+impl LockedBuffer {
+    /// # Safety
+    /// The relation is open and has this block. This process holds no lock on the buffer.
+    unsafe fn read(relation: pg_sys::Relation, block: pg_sys::BlockNumber) -> LockedBuffer {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let buffer = LockedBuffer(pg_sys::ReadBuffer(relation, block));
+            lock_exclusively(buffer.0);
+            buffer
+        }
+    }
+}
+
+impl Drop for LockedBuffer {
+    fn drop(&mut self) {
+        // After an error, the rollback releases the buffer. PostgreSQL has then already reset its count of the reasons to
+        // hold off interrupts, and releasing a lock would make the count negative.
+        if !std::thread::panicking() {
+            // SAFETY: this value has the pin and the lock.
+            unsafe { pg_sys::UnlockReleaseBuffer(self.0) };
+        }
     }
 }
 
