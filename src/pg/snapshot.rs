@@ -9,13 +9,12 @@ use snowflake_id_core::watermark::Snapshot;
 use super::backend_local::BackendLocal;
 
 /// The snapshot of the current statement, as PostgreSQL stores it.
-#[derive(Clone, Copy)]
-pub struct StatementSnapshot {
+pub struct StatementSnapshot<'a> {
     /// All earlier transactions have ended in the snapshot.
     pub xmin: pg_sys::TransactionId,
     pub xmax: pg_sys::TransactionId,
     /// The transactions that were in progress.
-    pub running: &'static [pg_sys::TransactionId],
+    pub running: &'a [pg_sys::TransactionId],
 }
 
 /// The memory into which PostgreSQL takes snapshots for us. PostgreSQL allocates the arrays with the first snapshot, and
@@ -24,23 +23,24 @@ static TAKEN: BackendLocal<UnsafeCell<pg_sys::SnapshotData>> =
     // SAFETY: zeros are valid for all fields, and mean that no arrays are allocated.
     BackendLocal::new(UnsafeCell::new(unsafe { std::mem::zeroed() }));
 
-/// Returns the snapshot of the current statement. Returns `None` if the statement does not use an MVCC snapshot that was
-/// taken outside of recovery. The result must not be used after the current function call.
-pub fn of_statement() -> Option<StatementSnapshot> {
-    // SAFETY: reads the active snapshot of this process, which is valid until the statement ends. The array has `xcnt`
-    // elements.
-    unsafe {
+/// Calls the closure `action` with the snapshot of the current statement. Returns `None` if the statement does not use an
+/// MVCC snapshot that was taken outside of recovery.
+pub fn of_statement<T>(action: impl FnOnce(&StatementSnapshot) -> T) -> Option<T> {
+    // SAFETY: reads the active snapshot of this process. It stays active until the statement ends, so longer than the
+    // reference, which the closure cannot keep. The closure does not pop the snapshot: nothing in this extension does.
+    let snapshot = unsafe {
         if !pg_sys::ActiveSnapshotSet() {
             return None;
         }
-        let snapshot = pg_sys::GetActiveSnapshot().as_ref()?;
-        let is_mvcc = snapshot.snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
-        (is_mvcc && !snapshot.takenDuringRecovery).then(|| StatementSnapshot {
-            xmin: snapshot.xmin,
-            xmax: snapshot.xmax,
-            running: running(snapshot),
-        })
+        pg_sys::GetActiveSnapshot().as_ref()?
+    };
+    let is_mvcc = snapshot.snapshot_type == pg_sys::SnapshotType::SNAPSHOT_MVCC;
+    if !is_mvcc || snapshot.takenDuringRecovery {
+        return None;
     }
+    // SAFETY: PostgreSQL has filled the snapshot.
+    let running = unsafe { running(snapshot) };
+    Some(action(&StatementSnapshot { xmin: snapshot.xmin, xmax: snapshot.xmax, running }))
 }
 
 /// Takes a snapshot of the transactions that are in progress now, including the current transaction. A transaction in
@@ -61,7 +61,7 @@ pub fn take() -> Snapshot {
     snapshot
 }
 
-impl StatementSnapshot {
+impl StatementSnapshot<'_> {
     /// Returns the snapshot with transaction IDs of 64 bits.
     pub fn widened(&self) -> Snapshot {
         widened(self.xmax, self.running)
@@ -69,8 +69,8 @@ impl StatementSnapshot {
 }
 
 /// # Safety
-/// PostgreSQL has filled the snapshot. The result must not be used after the snapshot is freed or filled again.
-unsafe fn running(snapshot: &pg_sys::SnapshotData) -> &'static [pg_sys::TransactionId] {
+/// PostgreSQL has filled the snapshot.
+unsafe fn running(snapshot: &pg_sys::SnapshotData) -> &[pg_sys::TransactionId] {
     match snapshot.xcnt {
         0 => &[],
         // SAFETY: by this function's contract.

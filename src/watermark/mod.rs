@@ -50,8 +50,10 @@ fn watermark(layout: &Layout) -> Result<Option<i64>, Error> {
     if server::is_in_recovery() {
         return Err(Error::WatermarkInRecovery);
     }
-    let Some(statement) = snapshot::of_statement() else { return Ok(None) };
-    Ok(answers::answer(layout, &statement, || shared.watermark(layout, &statement.widened())))
+    let answer = snapshot::of_statement(|statement| {
+        answers::answer(layout, statement, || shared.watermark(layout, &statement.widened()))
+    });
+    Ok(answer.flatten())
 }
 
 /// Returns an error if the layout has a clock sequence. The values of a clock sequence are used in any order, so that later
