@@ -292,6 +292,7 @@ fn refusal(outcome: Outcome, detail: Option<String>) -> Problem {
         Outcome::Quarantine => "the lease has ended and cannot be renewed now".into(),
         Outcome::ClockDiffers => "the clocks of this program and of the registry differ".into(),
         Outcome::Foreign => "the last lease was granted by another registry".into(),
+        Outcome::Released => "the lease is released".into(),
         Outcome::Mismatch(mismatch) => {
             return in_short(mismatch.explain(Caller::Program, detail.as_deref()));
         }

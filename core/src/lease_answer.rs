@@ -81,6 +81,7 @@ impl Answer {
             Some("quarantine") => Some(Outcome::Quarantine),
             Some("clock") => Some(Outcome::ClockDiffers),
             Some("foreign") => Some(Outcome::Foreign),
+            Some("released") => Some(Outcome::Released),
             other => other.and_then(Mismatch::read).map(Outcome::Mismatch),
         };
         let registry = || {

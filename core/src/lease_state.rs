@@ -125,6 +125,8 @@ pub enum Outcome {
     Foreign,
     /// The registry does not know the protocol of the request.
     Mismatch(Mismatch),
+    /// The lease is released.
+    Released,
 }
 
 impl LeaseState {
@@ -148,12 +150,12 @@ impl LeaseState {
 
     /// Starts a request for an identity, or repeats the current request. The caller must store the state
     /// before sending the request.
-    pub fn ask(&mut self, new_token: impl Fn() -> Uuid) -> Asking {
+    pub fn ask(&mut self, mut new_token: impl FnMut() -> Uuid) -> Asking {
         self.asking.get_or_insert_with(|| Asking { lease_id: new_token(), nonce: new_token() }).clone()
     }
 
     /// Records that the requested lease was granted. The caller must store the state before using the lease.
-    pub fn hold(&mut self, lease: Lease, new_token: impl Fn() -> Uuid) {
+    pub fn hold(&mut self, lease: Lease, mut new_token: impl FnMut() -> Uuid) {
         if let Some(Asking { lease_id, nonce }) = self.asking.take() {
             self.held = Some(Held { lease, lease_id, last_nonce: nonce, next_nonce: new_token() });
         }
@@ -161,7 +163,7 @@ impl LeaseState {
 
     /// Records that the lease was renewed. The caller must store the state before using the lease. A renewal
     /// never shortens a lease.
-    pub fn renew(&mut self, lease: Lease, new_token: impl Fn() -> Uuid) {
+    pub fn renew(&mut self, lease: Lease, mut new_token: impl FnMut() -> Uuid) {
         if let Some(held) = &mut self.held {
             held.lease.until_us = held.lease.until_us.max(lease.until_us);
             held.last_nonce = std::mem::replace(&mut held.next_nonce, new_token());

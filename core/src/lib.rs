@@ -31,6 +31,7 @@
 //! | [`reply`] | a row of a registry's answer |
 //! | [`lease_call`], [`number_call`] | the calls of the registry's functions |
 //! | [`lease_answer`] | the registry's answers to requests for leases, parsed and checked |
+//! | [`lease_round`] | [`LeaseRound`](lease_round::LeaseRound): the conversation with the registry about leases, without I/O |
 //! | [`marks`] | [`Marks`]: the lowest IDs that a transaction in progress may have taken |
 //! | [`watermark`] | the counter below which no transaction in progress has taken an ID |
 //! | [`samples`] | which earlier watermarks are kept for statements that began earlier |
@@ -75,6 +76,7 @@ pub mod layout;
 pub mod lease;
 pub mod lease_answer;
 pub mod lease_call;
+pub mod lease_round;
 pub mod lease_state;
 pub mod marks;
 pub mod mask;

@@ -12,6 +12,7 @@ mod keeper_plan;
 mod layout;
 mod lease_answer;
 mod lease_plan;
+mod lease_round;
 mod lease_state;
 mod mask;
 mod properties;

@@ -64,6 +64,7 @@ impl Refusal {
                 let why = "the last lease was granted by another registry; if the change of registries is intended, stop the server and remove file \"snowflake_id.lease\" from its data directory";
                 (RegistryState::Foreign, why.into())
             }
+            Outcome::Released => (RegistryState::Granted, "the lease is released".into()),
             Outcome::Mismatch(mismatch) => {
                 let why = mismatch.explain(Caller::Server, detail.as_deref());
                 return Refusal::new(RegistryState::Mismatch(mismatch), why);
