@@ -15,9 +15,11 @@ pub enum Mutation {
     GateFirst,
     ShutdownUnfenced,
     NumbersUnwaited,
+    KeptLate,
+    PublishedFirst,
 }
 
-pub const ALL: [(Mutation, &str, &str); 12] = [
+pub const ALL: [(Mutation, &str, &str); 14] = [
     (Mutation::PublishFirst, "publish-first", "the keeper publishes a horizon before its commit"),
     (
         Mutation::FloorAtClock,
@@ -46,6 +48,8 @@ pub const ALL: [(Mutation, &str, &str); 12] = [
         "numbers-unwaited",
         "a range of numbers is used before there is a token for it",
     ),
+    (Mutation::KeptLate, "kept-late", "a lease counts as stored before it is in the file"),
+    (Mutation::PublishedFirst, "published-first", "a lease is published before it is stored and proved"),
 ];
 
 pub fn find(name: &str) -> Option<Mutation> {

@@ -1,10 +1,12 @@
-//! The registry worker of a server: `src/registry/worker.rs` and `lease_file.rs` of the extension. Its knowledge and
-//! its steps are the product's `LeaseState`.
+//! The registry worker of a server: `src/registry/worker.rs` and `lease_file.rs` of the extension. The product's
+//! `LeaseRound` determines the steps, and this module carries them out.
 
-use std::collections::VecDeque;
-
-use snowflake_id_core::lease_state::{Held, LeaseState, Needs, Outcome};
-use snowflake_id_core::{Field, Layout};
+use snowflake_id_core::lease_answer::{self, Registry as Settings};
+use snowflake_id_core::lease_call::Ids;
+use snowflake_id_core::lease_round::{Effect, Event, LeaseRound, Now, Request};
+use snowflake_id_core::lease_state::{LeaseState, Needs, Outcome};
+use snowflake_id_core::protocol::PROTOCOLS;
+use snowflake_id_core::{Field, Layout, Lease};
 
 use crate::context::Context;
 use crate::mutation::Mutation;
@@ -14,30 +16,18 @@ use crate::server::{LeaseFile, Server, instant};
 
 const TIME_TO_RENEW_FIRST_US: i64 = 2_000_000;
 const LEAST_TIME_UNWANTED_US: i64 = 60_000_000;
-const MOST_CLOCK_DIFFERENCE_US: i64 = 60_000_000;
 const MAX_CLOCK_OFFSET_US: i64 = 5_000_000;
 
-enum Op {
-    Renew,
-    Acquire,
-    /// A reply has arrived.
-    Renewed(Held, Answer),
-    Acquired(Needs, Answer),
-    /// A state to be written to the file, which counts after that.
-    Keep(Box<LeaseState>),
-    Tell,
-    Confirm(bool),
-    AcquireIfNeeded,
-}
-
 pub struct Worker {
-    state: LeaseState,
+    round: LeaseRound,
+    effect: Option<Effect>,
+    /// Mutation: a state that is said to be kept, and is not in the file yet.
+    late: Option<LeaseState>,
+    /// Mutation: the state to be kept has been published.
+    has_published: bool,
     started_us: i64,
-    is_unknown: bool,
-    is_inherited: bool,
     unwanted: Vec<(u32, i64)>,
     noted_after: u64,
-    ops: VecDeque<Op>,
 }
 
 /// The fate of a call.
@@ -51,19 +41,16 @@ impl Worker {
     pub fn new(server: &Server, cx: &Context) -> Worker {
         let state = server.file.state.clone();
         let is_original = server.file.original == server.original || cx.is(Mutation::CopyBelieved);
+        let state = if is_original { state } else { state.of_an_unrecognized_server() };
         Worker {
-            state: if is_original { state } else { state.of_an_unrecognized_server() },
+            round: LeaseRound::new(state, false),
+            effect: None,
+            late: None,
+            has_published: false,
             started_us: cx.now_us,
-            is_unknown: false,
-            is_inherited: true,
             unwanted: vec![],
             noted_after: 0,
-            ops: VecDeque::new(),
         }
-    }
-
-    fn has_known_lease(&self) -> bool {
-        !self.is_unknown && self.state.held.is_some()
     }
 }
 
@@ -78,18 +65,6 @@ impl Server {
         }
         self.say(cx, || "the registry worker exits, and is restarted".into());
         true
-    }
-
-    /// The keeper refuses the lease permanently. The lease ends, because it is not renewed.
-    fn let_go(&mut self, cx: &mut Context) {
-        let Some(running) = &mut self.running else { return };
-        let worker = &mut running.worker;
-        let mut state = worker.state.clone();
-        if let Some(held) = state.held.take() {
-            worker.unwanted.retain(|(unwanted, _)| *unwanted != held.lease.identity.worker);
-        }
-        self.keep_state(state);
-        self.tell_lease(cx);
     }
 
     /// The registry worker takes up to `steps` steps, at most to the end of a round.
@@ -109,22 +84,70 @@ impl Server {
         for step in 0..steps {
             let Some(running) = &mut self.running else { return };
             let worker = &mut running.worker;
-            let op = match worker.ops.pop_front() {
-                Some(op) => op,
-                None if step > 0 => return, // The round is over.
-                None => {
-                    let is_unwanted = |held: &Held| needs.unwanted.contains(&held.lease.identity.worker);
-                    if worker.is_inherited
-                        && running.shared.open_for().is_none()
-                        && worker.state.held.as_ref().is_some_and(is_unwanted)
-                    {
-                        return self.let_go(cx);
-                    }
-                    worker.ops.push_back(if worker.has_known_lease() { Op::Renew } else { Op::Acquire });
-                    continue;
+            let Some(effect) = worker.effect.take() else {
+                if step > 0 {
+                    return; // The round is over.
                 }
+                let held = worker.round.state().held.as_ref();
+                let unwanted =
+                    held.map(|held| held.lease.identity.worker).filter(|it| needs.unwanted.contains(it));
+                let is_refused = worker.round.is_inherited() && running.shared.open_for().is_none();
+                worker.effect = Some(match unwanted.filter(|_| is_refused) {
+                    Some(refused) => {
+                        worker.unwanted.retain(|(unwanted, _)| *unwanted != refused);
+                        worker.round.give_up()
+                    }
+                    None => worker.round.begin(needs.clone()),
+                });
+                continue;
             };
-            self.step_of_worker(cx, random, registry, &needs, op);
+            let event = match effect {
+                Effect::Connect => Event::Connected,
+                Effect::Send(request) => self.send(cx, random, registry, request),
+                Effect::Keep(state) => {
+                    if cx.is(Mutation::PublishedFirst) && !std::mem::take(&mut worker.has_published) {
+                        worker.has_published = true;
+                        let lease = state.held.as_ref().map(|held| held.lease);
+                        worker.effect = Some(Effect::Keep(state));
+                        self.tell_lease(cx, lease);
+                        continue;
+                    }
+                    match cx.is(Mutation::KeptLate) {
+                        true => worker.late = Some(*state),
+                        false => self.keep_state(*state),
+                    }
+                    Event::Kept
+                }
+                Effect::Publish(lease) => {
+                    self.tell_lease(cx, Some(lease));
+                    Event::Published { wants_another: false }
+                }
+                Effect::Withdraw => {
+                    running.shared.lease_status.tell(None);
+                    running.shared.close_gate();
+                    self.say(cx, || "withdraws its lease: the gate is closed".into());
+                    Event::Withdrawn
+                }
+                Effect::Rest(rest) => {
+                    if let Some(late) = worker.late.take() {
+                        self.keep_state(late);
+                    }
+                    let offset_us = self.clock_us(cx) - self.since_boot_us(cx);
+                    let Some(running) = &mut self.running else { return };
+                    let clock_offset_us = running.worker.round.terms().clock_offset_us.unwrap_or(i64::MAX);
+                    let is_clock_good = rest.result.is_ok() && clock_offset_us.abs() <= MAX_CLOCK_OFFSET_US;
+                    running.shared.lease_status.confirmed_clock_us = is_clock_good.then_some(offset_us);
+                    if rest.result.is_err() {
+                        self.tell_lease_in_hand(cx, true);
+                    }
+                    return;
+                }
+                Effect::End => return,
+            };
+            let us = self.clock_us(cx);
+            let Some(running) = &mut self.running else { return };
+            let worker = &mut running.worker;
+            worker.effect = Some(worker.round.step(event, &mut Now { us, random: &mut || random.uuid() }));
             if cx.failure.is_some() {
                 return;
             }
@@ -151,16 +174,54 @@ impl Server {
         }
     }
 
+    /// Sends a request, and translates the answer of the stand-in.
+    fn send(
+        &mut self,
+        cx: &mut Context,
+        random: &mut Random,
+        registry: &mut Registry,
+        request: Request,
+    ) -> Event {
+        let ask = match request {
+            Request::Acquire(asking, needs) => {
+                Ask::Acquire { lease_id: asking.lease_id, nonce: asking.nonce, needs }
+            }
+            Request::Renew(Ids { lease_id, last_nonce, next_nonce }) => {
+                Ask::Renew { lease_id, last: last_nonce, next: next_nonce }
+            }
+            Request::Release { .. } => return Event::Failed("servers release no leases".into()),
+        };
+        let sent_us = self.clock_us(cx);
+        let Delivery::Answered(answer) = self.ask(cx, random, registry, ask) else {
+            return Event::Failed("there is no reply".into());
+        };
+        if let (Outcome::Granted(lease), Some(token)) = (&answer.outcome, answer.token)
+            && !registry.shows_lease(token, lease)
+        {
+            cx.fail("the stand-in signs the requested lease", format!("{lease:?}"));
+        }
+        let (lease_us, renew_every_us) = (registry.tables.lease_us, registry.renew_every_us());
+        let answer = lease_answer::Answer {
+            outcome: answer.outcome,
+            protocols: Some(PROTOCOLS),
+            registry_clock_us: answer.clock_us,
+            registry: Some(Settings { id: answer.registry_id, lease_us, renew_every_us }),
+            detail: None,
+            token: answer.token.map(|token| token.to_string()),
+        };
+        Event::Answered { answer, sent_us, round_trip_us: 0 }
+    }
+
     /// Calls the registry. The call or the reply may be lost or late.
     fn ask(&mut self, cx: &mut Context, random: &mut Random, registry: &mut Registry, ask: Ask) -> Delivery {
         let clock_us = self.clock_us(cx);
         let Some(running) = &self.running else { return Delivery::Nothing };
-        let evidence = &running.worker.state.evidence;
+        let evidence = &running.worker.round.state().evidence;
         let tokens = match cx.is(Mutation::TokenUnshown) {
             true => vec![],
             false => evidence.iter().filter_map(|evidence| evidence.token.parse().ok()).collect(),
         };
-        let registry_id = running.worker.state.registry_id;
+        let registry_id = running.worker.round.state().registry_id;
         let call = Call { server: self.at, registry_id, clock_us, tokens, ask };
         if self.is_cut || registry.is_down {
             return Delivery::Nothing;
@@ -191,145 +252,6 @@ impl Server {
         Delivery::Answered(answer)
     }
 
-    fn step_of_worker(
-        &mut self,
-        cx: &mut Context,
-        random: &mut Random,
-        registry: &mut Registry,
-        needs: &Needs,
-        op: Op,
-    ) {
-        match op {
-            Op::Renew => {
-                let Some(held) = self.running.as_ref().and_then(|running| running.worker.state.held.clone())
-                else {
-                    return;
-                };
-                let ask =
-                    Ask::Renew { lease_id: held.lease_id, last: held.last_nonce, next: held.next_nonce };
-                match self.ask(cx, random, registry, ask) {
-                    Delivery::Answered(answer) => self.push(Op::Renewed(held, answer)),
-                    Delivery::Nothing => self.fail_round(cx),
-                }
-            }
-            Op::Acquire => {
-                let Some(running) = &mut self.running else { return };
-                let mut state = running.worker.state.clone();
-                let tokens = [random.uuid(), random.uuid()];
-                let count = std::cell::Cell::new(0);
-                let asking = state.ask(|| tokens[count.replace(count.get() + 1) % 2]);
-                self.keep_state(state);
-                let ask =
-                    Ask::Acquire { lease_id: asking.lease_id, nonce: asking.nonce, needs: needs.clone() };
-                match self.ask(cx, random, registry, ask) {
-                    Delivery::Answered(answer) => self.push(Op::Acquired(needs.clone(), answer)),
-                    Delivery::Nothing => self.fail_round(cx),
-                }
-            }
-            Op::Renewed(held, answer) => self.renewed(cx, random, registry, held, answer),
-            Op::Acquired(needs, answer) => self.acquired(cx, random, &needs, answer),
-            Op::Keep(state) => self.keep_state(*state),
-            Op::Tell => self.tell_lease(cx),
-            Op::Confirm(is_clock_good) => {
-                let offset_us = self.clock_us(cx) - self.since_boot_us(cx);
-                let Some(running) = &mut self.running else { return };
-                running.shared.lease_status.confirmed_clock_us = is_clock_good.then_some(offset_us);
-            }
-            Op::AcquireIfNeeded => {
-                let Some(running) = &mut self.running else { return };
-                if running.worker.state.has_to_acquire(needs) {
-                    running.worker.ops.push_back(Op::Acquire);
-                }
-            }
-        }
-    }
-
-    fn push(&mut self, op: Op) {
-        if let Some(running) = &mut self.running {
-            running.worker.ops.push_back(op);
-        }
-    }
-
-    fn fail_round(&mut self, cx: &mut Context) {
-        if let Some(running) = &mut self.running {
-            running.worker.ops.clear();
-            running.shared.lease_status.confirmed_clock_us = None;
-        }
-        self.tell_lease_in_hand(cx, true);
-    }
-
-    fn renewed(
-        &mut self,
-        cx: &mut Context,
-        random: &mut Random,
-        registry: &Registry,
-        held: Held,
-        answer: Answer,
-    ) {
-        let clock_us = self.clock_us(cx);
-        let is_clock_good = (clock_us - answer.clock_us).abs() <= MAX_CLOCK_OFFSET_US;
-        let Some(running) = &mut self.running else { return };
-        let worker = &mut running.worker;
-        match answer.outcome {
-            Outcome::Granted(lease) if lease.is_same_range(&held.lease) => {
-                let mut state = worker.state.clone();
-                state.note(answer.registry_id);
-                let nonce = random.uuid();
-                state.renew(lease, || nonce);
-                if let Some(token) = answer.token {
-                    if !registry.shows_lease(token, &lease) {
-                        return cx.fail("the stand-in signs the requested lease", format!("{lease:?}"));
-                    }
-                    state.prove(token.to_string(), clock_us);
-                }
-                let is_proved = state.is_proved();
-                worker.ops.push_back(Op::Keep(Box::new(state)));
-                if is_proved {
-                    worker.ops.extend([Op::Tell, Op::Confirm(is_clock_good), Op::AcquireIfNeeded]);
-                }
-            }
-            Outcome::Unknown | Outcome::Granted(_) => {
-                worker.is_unknown = true;
-                worker.ops.push_back(Op::Acquire);
-                self.say(cx, || "the registry does not know its lease, which is used to its end".into());
-            }
-            Outcome::Twin => {
-                running.shared.lease_status.tell(None);
-                running.shared.close_gate();
-                worker.state.held = None;
-                let state = worker.state.clone();
-                worker.ops.extend([Op::Keep(Box::new(state)), Op::Acquire]);
-                self.say(cx, || "is told that another server has its lease: the gate is closed".into());
-            }
-            _ => self.fail_round(cx),
-        }
-    }
-
-    fn acquired(&mut self, cx: &mut Context, random: &mut Random, needs: &Needs, answer: Answer) {
-        let clock_us = self.clock_us(cx);
-        let Some(running) = &mut self.running else { return };
-        let worker = &mut running.worker;
-        let mut state = worker.state.clone();
-        match answer.outcome {
-            Outcome::Granted(lease) if needs.are_met_by(lease.identity) => {
-                if lease.from_us > clock_us + MOST_CLOCK_DIFFERENCE_US {
-                    return self.fail_round(cx);
-                }
-                state.note(answer.registry_id);
-                let nonce = random.uuid();
-                state.hold(lease, || nonce);
-                (worker.is_unknown, worker.is_inherited) = (false, false);
-                worker.ops.extend([Op::Keep(Box::new(state)), Op::Renew]);
-            }
-            Outcome::Granted(_) | Outcome::Twin => {
-                state.asking = None;
-                self.keep_state(state);
-                self.fail_round(cx);
-            }
-            _ => self.fail_round(cx),
-        }
-    }
-
     /// Only the state in the file counts.
     fn keep_state(&mut self, state: LeaseState) {
         self.file = LeaseFile { original: self.original, state: state.clone() };
@@ -339,17 +261,12 @@ impl Server {
                 None => self.granted.push(held.lease),
             }
         }
-        if let Some(running) = &mut self.running {
-            running.worker.state = state;
-        }
     }
 
-    fn tell_lease(&mut self, cx: &mut Context) {
-        let clock_us = self.clock_us(cx);
+    fn tell_lease(&mut self, cx: &mut Context, lease: Option<Lease>) {
         let Some(running) = &mut self.running else { return };
-        let lease = running.worker.state.lease_at(clock_us);
         running.shared.lease_status.tell(lease);
-        running.shared.lease_status.is_inherited = running.worker.is_inherited;
+        running.shared.lease_status.is_inherited = running.worker.round.is_inherited();
         self.say(cx, || match lease {
             Some(lease) => {
                 format!("publishes the lease of {} until {}", lease.identity, instant(lease.until_us))
@@ -361,13 +278,10 @@ impl Server {
     /// The lease in hand belongs to this server alone, whatever the registry says.
     fn tell_lease_in_hand(&mut self, cx: &mut Context, has_failed: bool) {
         let clock_us = self.clock_us(cx);
-        let Some(running) = &self.running else { return };
+        let Some(running) = &mut self.running else { return };
         let is_due = has_failed || cx.now_us - running.worker.started_us >= TIME_TO_RENEW_FIRST_US;
-        if is_due
-            && running.shared.lease_status.lease.is_none()
-            && running.worker.state.lease_at(clock_us).is_some()
-        {
-            self.tell_lease(cx);
+        if is_due && let Some(lease) = running.worker.round.go_on(clock_us) {
+            self.tell_lease(cx, Some(lease));
         }
     }
 }
