@@ -16,7 +16,7 @@ pub struct Leased {
     gate: Gate,
     generator: Generator,
     key: SlotKey,
-    from_us: i64,
+    lease: Lease,
     /// The counter at which the slot started.
     first: u64,
 }
@@ -35,7 +35,7 @@ impl Leased {
         let slot = Slot::new(first, key.first_tick_from(lease.until_us));
         let gate = Gate::default();
         gate.open(lease.identity);
-        Ok(Leased { slot, gate, generator, key, from_us: lease.from_us, first })
+        Ok(Leased { slot, gate, generator, key, lease: *lease, first })
     }
 
     /// Extends the range after a renewal.
@@ -57,7 +57,12 @@ impl Leased {
 
     /// Returns whether this is the generator of the range of a lease.
     pub fn is_of(&self, lease: &Lease) -> bool {
-        (self.generator.identity(), self.from_us) == (lease.identity, lease.from_us)
+        self.lease.is_same_range(lease)
+    }
+
+    /// The lease, as it was granted: [`Leased::extend`] does not change its end.
+    pub fn lease(&self) -> Lease {
+        self.lease
     }
 
     /// The time by which the next ID would be ahead of a clock, in microseconds. The result is negative if
@@ -71,8 +76,8 @@ impl Leased {
     pub fn end(&self) -> i64 {
         let raised = self.gate.fence([(&self.slot, |word| word)]);
         match raised.first() {
-            Some(&(next, _)) if next > self.first => self.key.end_of_use_us(next).max(self.from_us),
-            _ => self.from_us,
+            Some(&(next, _)) if next > self.first => self.key.end_of_use_us(next).max(self.lease.from_us),
+            _ => self.lease.from_us,
         }
     }
 }

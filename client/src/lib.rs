@@ -31,7 +31,6 @@
 //! | `shared` | what the handle and the tasks share |
 //! | `leased` | the generator under one lease |
 //! | `leases` | the task that holds the lease |
-//! | `dialogue` | the calls of the registry's functions for leases |
 //! | [`numbers`] | [`Segment`]: numbers of a segment |
 //! | `ranges` | the task that takes ranges of numbers |
 //! | `connection`, `stream` | connections to the registry |
@@ -42,7 +41,6 @@
 
 pub mod client;
 mod connection;
-mod dialogue;
 pub mod error;
 mod leased;
 mod leases;
