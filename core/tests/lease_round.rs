@@ -284,8 +284,11 @@ impl Driver {
                 true => round.give_up(),
                 false => round.begin(needs.clone()),
             };
+            let mut requests = 0;
             for turn in 0.. {
                 assert!(turn < 60, "the round does not end");
+                requests += usize::from(matches!(effect, Effect::Send(Request::Acquire(..))));
+                assert!(requests < 2, "a round requests two leases");
                 self.now_us += self.random.below(3_000_000) as i64;
                 self.use_lease();
                 if self.random.one_in(10)
