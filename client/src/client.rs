@@ -105,7 +105,7 @@ impl Client {
         let (stop, mut stopped) = watch::channel(false);
         let (ending, ended) = oneshot::channel();
         let clock = Arc::new(RegistryClock::default());
-        let task = Task::new(connect.clone(), &options.name, clock.clone());
+        let task = Task::new(connect.clone(), options.shown_name(), clock.clone());
         let shared = Arc::new(Shared::new(options));
         let leases = shared.options.leases.then(|| Leases::new(shared.clone(), connect));
         let failed = |error: std::io::Error| Error::Thread(error.to_string());

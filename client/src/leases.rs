@@ -169,7 +169,7 @@ impl Leases {
 /// The facts about this program, in ASCII, which the registry's database can represent in any encoding.
 fn facts(options: &Options) -> Facts {
     Facts {
-        node_name: options.name.replace(|character: char| !character.is_ascii(), "?"),
+        node_name: options.shown_name(),
         layout: Some(options.layout.label()),
         version: env!("CARGO_PKG_VERSION").into(),
         ..Facts::default()

@@ -120,6 +120,11 @@ impl Options {
         1 << self.layout.bits(Field::Worker)
     }
 
+    /// The name as the registry shows it: in printable ASCII, which its database can store in any encoding.
+    pub(crate) fn shown_name(&self) -> String {
+        self.name.replace(|character: char| !character.is_ascii() || character.is_control(), "?")
+    }
+
     /// The clock, in microseconds of Unix time.
     #[inline]
     pub(crate) fn now_us(&self) -> i64 {

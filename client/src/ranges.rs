@@ -72,11 +72,11 @@ type Waiting = Vec<oneshot::Sender<Result<(), Error>>>;
 type Answered = BTreeMap<usize, Reply>;
 
 impl Task {
-    pub fn new(connect: Connector, node_name: &str, clock: Arc<RegistryClock>) -> Task {
+    pub fn new(connect: Connector, node_name: String, clock: Arc<RegistryClock>) -> Task {
         Task {
             connect,
             connection: None,
-            node_name: node_name.replace(|character: char| !character.is_ascii(), "?"),
+            node_name,
             registry_id: None,
             clock,
             known: BTreeMap::new(),
