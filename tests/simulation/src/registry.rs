@@ -118,6 +118,10 @@ impl Registry {
         self.stand_in.tables.settings.lease_us
     }
 
+    pub fn renew_every_us(&self) -> i64 {
+        self.stand_in.tables.settings.renew_every_us
+    }
+
     fn administer(&mut self, call: Administration) -> bool {
         matches!(self.stand_in.apply(&stand_in::Call::Administer(call)), stand_in::Answer::Done(_))
     }

@@ -200,7 +200,7 @@ impl Server {
         {
             cx.fail("the stand-in signs the requested lease", format!("{lease:?}"));
         }
-        let (lease_us, renew_every_us) = (registry.tables.lease_us, registry.renew_every_us());
+        let (lease_us, renew_every_us) = (registry.lease_us(), registry.renew_every_us());
         let answer = lease_answer::Answer {
             outcome: answer.outcome,
             protocols: Some(PROTOCOLS),
