@@ -54,6 +54,10 @@ struct Driver {
     /// What an earlier process had, with its end.
     inherited: Option<Lease>,
     granted: BTreeMap<Uuid, Lease>,
+    /// The latest end that the registry has granted for a range.
+    ends: BTreeMap<Range, i64>,
+    /// The registry never knows what is released.
+    knows_no_release: bool,
     signed: BTreeSet<Range>,
     released: BTreeSet<Uuid>,
     /// Another holder has the lease, which is still available.
@@ -68,6 +72,7 @@ impl Driver {
         Driver {
             now_us: 1_790_000_000_000_000,
             releases: random.one_in(2),
+            knows_no_release: random.one_in(4),
             random,
             file: LeaseState::default(),
             kept: LeaseState::default(),
@@ -76,6 +81,7 @@ impl Driver {
             used_by_all: BTreeMap::new(),
             inherited: None,
             granted: BTreeMap::new(),
+            ends: BTreeMap::new(),
             signed: BTreeSet::new(),
             released: BTreeSet::new(),
             is_twin: false,
@@ -152,7 +158,10 @@ impl Driver {
                     [held, asking].contains(&Some(ids.lease_id))
                 };
                 assert!(!is_kept(&self.file), "a lease is released that is still kept");
-                let Some(lease) = self.granted.get(&ids.lease_id).copied() else { return };
+                let Some(lease) = self.granted.get(&ids.lease_id).copied() else {
+                    self.count("released a request");
+                    return;
+                };
                 assert!(
                     self.published.is_none_or(|published| !published.is_same_range(&lease)),
                     "a lease is released that is available"
@@ -169,24 +178,53 @@ impl Driver {
         }
     }
 
+    /// A grant that does not answer the request: of another identity, which may not fit, or of a time that has not come.
+    fn wrong_grant(&mut self) -> Lease {
+        let identity = Identity { datacenter: 0, worker: self.random.below(16) as u32 };
+        let from_us = self.now_us + if self.random.one_in(2) { 100_000_000 } else { -7 };
+        Lease { identity, from_us, until_us: self.now_us + 2 * LEASE_US }
+    }
+
     fn answer(&mut self, request: &Request) -> Event {
-        let outcome = match self.random.below(14) {
-            0 => Outcome::Unknown,
-            1 => Outcome::Twin,
-            2 => Outcome::Taken { free_from_us: 0 },
-            3 => Outcome::Mismatch(Mismatch::RegistryTooOld),
-            _ => match request {
+        let outcome = match (self.random.below(30), request) {
+            (_, Request::Release { .. }) if self.knows_no_release => Outcome::Unknown,
+            (0 | 1, _) => Outcome::Unknown,
+            (2 | 3, _) => Outcome::Twin,
+            (4, _) => Outcome::Taken { free_from_us: 0 },
+            (5, _) => Outcome::Mismatch(Mismatch::RegistryTooOld),
+            (6, _) => Outcome::NotStarted,
+            (7, _) => Outcome::Quarantine,
+            (8, _) => Outcome::ClockDiffers,
+            (9, _) => Outcome::Foreign,
+            (10, _) => Outcome::Released,
+            (11 | 12, Request::Renew(_)) => Outcome::Granted(self.wrong_grant()),
+            (11 | 12, Request::Acquire(asking, needs)) => {
+                let lease = self.wrong_grant();
+                let is_right = needs.are_met_by(lease.identity) && lease.from_us < self.now_us;
+                if is_right {
+                    let lease = *self.granted.entry(asking.lease_id).or_insert(lease);
+                    self.note_end(&lease);
+                    Outcome::Granted(lease)
+                } else {
+                    Outcome::Granted(lease)
+                }
+            }
+            (_, request) => match request {
                 Request::Acquire(asking, _) => {
                     let identity = Identity { datacenter: 0, worker: self.random.below(8) as u32 };
                     let (from_us, until_us) = (self.now_us - 1, self.now_us + LEASE_US);
                     // A repeated request is answered with the same range.
                     let granted = self.granted.entry(asking.lease_id);
-                    Outcome::Granted(*granted.or_insert(Lease { identity, from_us, until_us }))
+                    let lease = *granted.or_insert(Lease { identity, from_us, until_us });
+                    self.note_end(&lease);
+                    Outcome::Granted(lease)
                 }
                 Request::Renew(ids) => match self.granted.get(&ids.lease_id) {
                     Some(lease) if !self.released.contains(&ids.lease_id) => {
-                        self.signed.insert(range_of(lease));
-                        Outcome::Granted(Lease { until_us: self.now_us + LEASE_US, ..*lease })
+                        let lease = Lease { until_us: self.now_us + LEASE_US, ..*lease };
+                        self.signed.insert(range_of(&lease));
+                        self.note_end(&lease);
+                        Outcome::Granted(lease)
                     }
                     _ => Outcome::Twin,
                 },
@@ -200,6 +238,20 @@ impl Driver {
         let answer =
             Answer { outcome, protocols, registry_clock_us: self.now_us, registry, detail: None, token };
         Event::Answered { answer, sent_us: self.now_us, round_trip_us: 0 }
+    }
+
+    fn note_end(&mut self, lease: &Lease) {
+        let end_us = self.ends.entry(range_of(lease)).or_insert(lease.until_us);
+        *end_us = lease.until_us.max(*end_us);
+    }
+
+    /// A state contains only a lease that fits, that has begun, and that was granted to its end.
+    fn check_state(&self, state: &LeaseState, needs: &Needs) {
+        let Some(held) = &state.held else { return };
+        let known = self.ends.get(&range_of(&held.lease)).copied();
+        assert!(known >= Some(held.lease.until_us), "a lease is kept that was not granted: {held:?}");
+        let is_new = self.kept.held.as_ref().is_none_or(|kept| kept.lease_id != held.lease_id);
+        assert!(!is_new || needs.are_met_by(held.lease.identity), "a lease is kept that does not fit");
     }
 
     /// Notes what the machine is told: that a state is kept, or that another holder has the lease in hand.
@@ -218,13 +270,14 @@ impl Driver {
     }
 
     /// Carries out an effect.
-    fn carry_out(&mut self, round: &mut LeaseRound, effect: &Effect) -> Event {
+    fn carry_out(&mut self, round: &mut LeaseRound, effect: &Effect, needs: &Needs) -> Event {
         let failed = || Event::Failed("no reply".into());
         match effect {
             Effect::Connect if self.random.one_in(6) => failed(),
             Effect::Connect => Event::Connected,
             Effect::Keep(state) => {
                 assert!(!self.is_twin, "the state is kept before the lease is withdrawn");
+                self.check_state(state, needs);
                 let fate = self.random.below(8);
                 if fate > 0 {
                     self.file = (**state).clone();
@@ -317,8 +370,10 @@ impl Driver {
                 // An effect that is cut off may have been carried out.
                 let (stops, dies) = (!self.is_stopping && self.random.one_in(40), self.random.one_in(80));
                 let is_resting = matches!(effect, Effect::Rest(_));
-                if (stops || dies || self.random.one_in(20)) && !is_resting && self.random.one_in(2) {
-                    self.carry_out(&mut round, &effect);
+                // A request and a write may be repeated. A lease is published once.
+                let repeats = self.random.one_in(20) && !matches!(effect, Effect::Publish(_));
+                if (stops || dies || repeats) && !is_resting && self.random.one_in(2) {
+                    self.carry_out(&mut round, &effect, &needs);
                 }
                 if dies {
                     round = self.start();
@@ -330,7 +385,7 @@ impl Driver {
                     effect = round.stop();
                     continue;
                 }
-                let event = self.carry_out(&mut round, &effect);
+                let event = self.carry_out(&mut round, &effect, &needs);
                 self.note_told(&effect, &event);
                 let random = &mut || self.random.uuid();
                 effect = round.step(event, &mut Now { us: self.now_us, random });
@@ -355,5 +410,5 @@ fn a_driver_that_does_anything() {
     }
     println!("{counts:?}");
     let rarest = counts.values().min();
-    assert!(counts.len() == 8 && rarest > Some(&(RUNS / 100)), "{counts:?}");
+    assert!(counts.len() == 9 && rarest > Some(&(RUNS / 100)), "{counts:?}");
 }
