@@ -306,6 +306,8 @@ BEGIN
               HINT = CASE
                   WHEN TG_TABLE_NAME = 'segment_privilege'
                   THEN 'To end the limits of a role: SELECT snowflake_registry.grant_all_segments(role);'
+                  WHEN TG_TABLE_NAME = 'settings'
+                  THEN 'To change settings: SELECT snowflake_registry.configure(...);'
                   WHEN TG_TABLE_NAME = 'segment'
                   THEN 'To drop a segment: SELECT snowflake_registry.drop_segment(name);'
                   ELSE 'Rows of worker IDs that no server holds need not be removed. To revoke the lease of a server: '
@@ -622,7 +624,7 @@ CREATE FUNCTION snowflake_registry.check_request(
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- The result of an operator is not compressed, as a value from a table may be.
-    size CONSTANT int := pg_column_size(CASE WHEN jsonb_typeof(request) = 'object' THEN request - '' END);
+    size CONSTANT int := pg_column_size(CASE WHEN jsonb_typeof(request) = 'object' THEN request || '{}' END);
     said CONSTANT text := nullif(request -> 'protocol', 'null')::text;
 BEGIN
     IF jsonb_typeof(request) IS DISTINCT FROM 'object' THEN
@@ -636,7 +638,8 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = 'The value of "registry" is the ID of a registry or null, and the value of "tokens" is an array.';
     ELSIF jsonb_array_length(request -> 'tokens') > 128 THEN
-        -- The number is limited because other servers wait while tokens are read.
+        -- The number is limited, in all protocols, because other servers wait while tokens are read. A request for numbers of
+        -- 64 segments contains up to 128 tokens.
         RAISE EXCEPTION 'too many tokens'
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = format('The array has %s elements, and the maximum is 128.',
@@ -3027,8 +3030,8 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.settings
     SET lease = new_lease,
-        -- A quarantine must last as long as any lease that was ever granted. The value is never lower than the default of
-        -- lease, even if no lease was granted yet: a later call of this function may be lost with all grants after it.
+        -- A quarantine must last as long as any lease that was ever granted. The value never decreases, even if no lease was
+        -- granted yet: the registry may be set back to this state after a later call of this function and its grants.
         longest_lease = greatest(longest_lease, new_lease),
         renew_every = new_renewal,
         first_worker = new_first,
@@ -3062,14 +3065,16 @@ BEGIN
     END IF;
     PERFORM snowflake_registry.begin_call();
     registry := snowflake_registry.open_registry(true);
-    IF registry.waits > '0' THEN
+    -- Without a fleet, there are no leases.
+    IF registry.waits > '0' AND registry.is_started
+       AND require_protocol.lowest > (snowflake_registry.protocols()).lowest THEN
         RAISE EXCEPTION 'servers of the fleet may still use a protocol below %', require_protocol.lowest
             USING ERRCODE = 'object_in_use',
                   DETAIL = format('The registry may have lost commits that granted worker IDs. It is in quarantine until %s: %s.',
                                   snowflake_registry.in_words(registry.counted_at + registry.waits),
                                   registry.quarantine_reason),
-                  HINT = 'Wait until the quarantine has ended. If no commits were lost: '
-                         'SELECT snowflake_registry.end_quarantine();';
+                  HINT = 'Wait until the quarantine has ended. Its time counts only while servers call the registry. If no '
+                         'commits were lost: SELECT snowflake_registry.end_quarantine();';
     END IF;
     SELECT count(*) AS leases, max(coalesce(used_until, granted_until)) AS until INTO older
     FROM snowflake_registry.lease

@@ -320,8 +320,8 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.settings
     SET lease = new_lease,
-        -- A quarantine must last as long as any lease that was ever granted. The value is never lower than the default of
-        -- lease, even if no lease was granted yet: a later call of this function may be lost with all grants after it.
+        -- A quarantine must last as long as any lease that was ever granted. The value never decreases, even if no lease was
+        -- granted yet: the registry may be set back to this state after a later call of this function and its grants.
         longest_lease = greatest(longest_lease, new_lease),
         renew_every = new_renewal,
         first_worker = new_first,
@@ -355,14 +355,16 @@ BEGIN
     END IF;
     PERFORM snowflake_registry.begin_call();
     registry := snowflake_registry.open_registry(true);
-    IF registry.waits > '0' THEN
+    -- Without a fleet, there are no leases.
+    IF registry.waits > '0' AND registry.is_started
+       AND require_protocol.lowest > (snowflake_registry.protocols()).lowest THEN
         RAISE EXCEPTION 'servers of the fleet may still use a protocol below %', require_protocol.lowest
             USING ERRCODE = 'object_in_use',
                   DETAIL = format('The registry may have lost commits that granted worker IDs. It is in quarantine until %s: %s.',
                                   snowflake_registry.in_words(registry.counted_at + registry.waits),
                                   registry.quarantine_reason),
-                  HINT = 'Wait until the quarantine has ended. If no commits were lost: '
-                         'SELECT snowflake_registry.end_quarantine();';
+                  HINT = 'Wait until the quarantine has ended. Its time counts only while servers call the registry. If no '
+                         'commits were lost: SELECT snowflake_registry.end_quarantine();';
     END IF;
     SELECT count(*) AS leases, max(coalesce(used_until, granted_until)) AS until INTO older
     FROM snowflake_registry.lease

@@ -9,6 +9,8 @@ BEGIN
               HINT = CASE
                   WHEN TG_TABLE_NAME = 'segment_privilege'
                   THEN 'To end the limits of a role: SELECT snowflake_registry.grant_all_segments(role);'
+                  WHEN TG_TABLE_NAME = 'settings'
+                  THEN 'To change settings: SELECT snowflake_registry.configure(...);'
                   WHEN TG_TABLE_NAME = 'segment'
                   THEN 'To drop a segment: SELECT snowflake_registry.drop_segment(name);'
                   ELSE 'Rows of worker IDs that no server holds need not be removed. To revoke the lease of a server: '

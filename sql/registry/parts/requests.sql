@@ -21,7 +21,7 @@ CREATE FUNCTION snowflake_registry.check_request(
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- The result of an operator is not compressed, as a value from a table may be.
-    size CONSTANT int := pg_column_size(CASE WHEN jsonb_typeof(request) = 'object' THEN request - '' END);
+    size CONSTANT int := pg_column_size(CASE WHEN jsonb_typeof(request) = 'object' THEN request || '{}' END);
     said CONSTANT text := nullif(request -> 'protocol', 'null')::text;
 BEGIN
     IF jsonb_typeof(request) IS DISTINCT FROM 'object' THEN
@@ -35,7 +35,8 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = 'The value of "registry" is the ID of a registry or null, and the value of "tokens" is an array.';
     ELSIF jsonb_array_length(request -> 'tokens') > 128 THEN
-        -- The number is limited because other servers wait while tokens are read.
+        -- The number is limited, in all protocols, because other servers wait while tokens are read. A request for numbers of
+        -- 64 segments contains up to 128 tokens.
         RAISE EXCEPTION 'too many tokens'
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = format('The array has %s elements, and the maximum is 128.',

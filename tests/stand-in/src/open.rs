@@ -25,7 +25,7 @@ impl StandIn {
     /// Takes the lock, at which the clock may step, and checks whether commits were lost.
     pub(crate) fn open(&mut self, opening: Opening) {
         let has_restarted = self.place.started_us != self.tables.settings.place.started_us;
-        let has_moved = self.place.timeline != self.tables.settings.place.timeline;
+        let has_moved = has_restarted && self.place.timeline != self.tables.settings.place.timeline;
         let tokens = opening.tokens.unwrap_or_default();
         let is_proved = self.is_proved_by(tokens);
         let is_lost = self.are_commits_lost(has_moved);

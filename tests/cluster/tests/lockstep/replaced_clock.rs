@@ -26,12 +26,13 @@ const REPLACED: [(&str, usize, &str); 6] = [
 ];
 
 /// Other functions that read a clock. The script must not contain them.
-const OTHER_CLOCKS: [&str; 7] = [
-    " now()",
+const OTHER_CLOCKS: [&str; 8] = [
+    "now()",
+    "'now'",
+    "current_time",
+    "localtime",
     "_timestamp()",
-    "current_timestamp",
     "current_date",
-    "localtimestamp",
     "timeofday(",
     "pg_conf_load_time(",
 ];
