@@ -194,7 +194,7 @@ fn text_of(refusal: Refusal) -> Problem {
         Outcome::Quarantine => "the lease has ended and cannot be renewed now".into(),
         Outcome::ClockDiffers => "the clocks of this program and of the registry differ".into(),
         Outcome::Foreign => "the last lease was granted by another registry".into(),
-        Outcome::Released => "the lease is released".into(),
+        Outcome::Released => "the registry has released the lease".into(),
         Outcome::Mismatch(mismatch) => {
             return in_short(mismatch.explain(Caller::Program, detail.as_deref()));
         }

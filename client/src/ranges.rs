@@ -145,7 +145,7 @@ impl Task {
         // The registry would refuse the whole request, or its answer would be too long.
         for (name, waiting) in wanted.extract_if(.., |name, _| !is_possible(name)) {
             let why = format!(
-                "the name of a segment has at most {LONGEST_NAME} bytes, and no control character NUL"
+                "the name of a segment must have 1 to {LONGEST_NAME} bytes and must not contain a null character"
             );
             let error = Error::NoNumbers { name, why };
             waiting.into_iter().for_each(|reply| drop(reply.send(Err(error.clone()))));

@@ -294,7 +294,8 @@ impl LeaseRound {
     }
 
     /// Ends the conversation, at any point. The effect in progress is cut off, and its event is not taken: a request may
-    /// still be executed, and a state may be durable or not. The effects that follow end with [`Effect::End`].
+    /// still be executed, and a state may be durable or not. However, the driver must not store that state or publish that
+    /// lease later. The effects that follow end with [`Effect::End`].
     pub fn stop(&mut self) -> Effect {
         if let Step::Ended = self.step {
             return Effect::End;

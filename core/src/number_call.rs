@@ -12,8 +12,10 @@ pub const TAKE: &str = "take";
 /// The function of a registry that only its own server calls.
 pub const TAKE_LOCAL: &str = "take_local";
 
-/// Takes numbers, and reports numbers, in the lowest protocol of this version. `registry_id` is the registry that must answer, or `None` if any registry may
-/// answer. `requests` are serialized as elements of the request, and `tokens` is evidence for the registry.
+/// Takes numbers, and reports numbers, in the lowest protocol of this version. `registry_id` is the registry that must
+/// answer, or `None` if any registry may answer. `requests` are serialized as elements of the request, at most
+/// [`MOST_REQUESTS`](crate::segment_answer::MOST_REQUESTS), and `tokens` is evidence for the registry, at most twice as
+/// many.
 pub fn take(
     function: &str,
     registry_id: Option<Uuid>,

@@ -56,6 +56,7 @@ pub fn transaction<T>(
         })
         .execute();
     keep_sigterm_from_interrupting();
+    // An error here, such as a lack of shared memory, ends the worker, and the next one reads what was committed.
     process::report_statistics();
     result
 }

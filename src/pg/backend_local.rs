@@ -5,8 +5,8 @@ use std::ops::Deref;
 /// A variable of this process. Access to a `static` is free, while each access to a `thread_local!` in a shared
 /// library costs a call into the dynamic linker.
 ///
-/// Only the main thread may use such a variable. Safe code cannot start another thread: starting a helper thread is
-/// `unsafe` ([`super::helper`]), and `clippy.toml` forbids the functions of the standard library that start threads.
+/// Only the main thread may use such a variable. Starting a helper thread is `unsafe` ([`super::helper`]), and Clippy
+/// rejects safe code of this crate that starts a thread in another way (`clippy.toml`).
 pub struct BackendLocal<T>(T);
 
 // SAFETY: PostgreSQL calls the extension in the main thread only. The extension starts no threads except helper

@@ -39,7 +39,10 @@ impl Refusal {
     /// Converts an answer without a usable lease to a refusal.
     pub fn of(outcome: Outcome, detail: Option<String>, clock_difference: Duration) -> Refusal {
         let (state, why) = match outcome {
-            Outcome::Granted(_) => (RegistryState::Granted, "the registry granted another lease".into()),
+            // A server releases no lease.
+            Outcome::Granted(_) | Outcome::Released => {
+                (RegistryState::Granted, "the registry granted another lease".into())
+            }
             Outcome::Unknown => (RegistryState::Granted, "the registry does not know the lease".into()),
             Outcome::Twin => (RegistryState::Granted, "another server has the same lease".into()),
             Outcome::Taken { free_from_us } => {
@@ -64,7 +67,6 @@ impl Refusal {
                 let why = "the last lease was granted by another registry; if the change of registries is intended, stop the server and remove file \"snowflake_id.lease\" from its data directory";
                 (RegistryState::Foreign, why.into())
             }
-            Outcome::Released => (RegistryState::Granted, "the lease is released".into()),
             Outcome::Mismatch(mismatch) => {
                 let why = mismatch.explain(Caller::Server, detail.as_deref());
                 return Refusal::new(RegistryState::Mismatch(mismatch), why);
