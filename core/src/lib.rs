@@ -27,6 +27,7 @@
 //! | [`lease`] | [`Lease`]: the range of time in which a server may use an identity |
 //! | [`lease_state`] | what a server knows of its leases, and its steps in the protocol with the registry |
 //! | [`failures`] | growing pauses between attempts that fail |
+//! | [`hosts`] | [`Attempts`](hosts::Attempts): which host of the registry is tried next, and how long an attempt may take |
 //! | [`protocol`] | the protocol of requests to the registry |
 //! | [`reply`] | a row of a registry's answer |
 //! | [`lease_call`], [`number_call`] | the calls of the registry's functions |
@@ -68,6 +69,7 @@ pub mod generator;
 pub mod generator_sql;
 pub mod guess;
 pub mod had;
+pub mod hosts;
 pub mod id_text;
 pub mod identity;
 pub mod journal;

@@ -7,6 +7,7 @@ mod clock_sequence_ids;
 mod clock_watch;
 mod generator;
 mod guess;
+mod hosts;
 mod id_text;
 mod keeper_plan;
 mod layout;
