@@ -71,7 +71,8 @@ impl Client {
     }
 
     /// Starts a client with a TLS connector, such as `tokio_postgres_rustls::MakeRustlsConnect`. With
-    /// `sslmode=prefer`, the default, a server without TLS is accepted: use `sslmode=require`.
+    /// `sslmode=prefer`, the default, a server without TLS is accepted: use `sslmode=require`. The connector
+    /// checks the certificate. As with libpq, there is no TLS on a Unix-domain socket.
     ///
     /// # Errors
     /// Returns the errors of [`Client::start`].
@@ -82,8 +83,8 @@ impl Client {
         T::TlsConnect: Send,
         <T::TlsConnect as TlsConnect<Stream>>::Future: Send,
     {
-        let config = options.check()?;
-        let client = Client::spawn(options, connector(config, tls))?;
+        let connect = connector(options.check()?, tls).map_err(Error::Options)?;
+        let client = Client::spawn(options, connect)?;
         if client.shared.options.leases {
             let deadline = Instant::now() + client.shared.options.start_within;
             let mut rounds = client.shared.rounds.subscribe();

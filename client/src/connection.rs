@@ -1,37 +1,42 @@
 //! Connections to the registry. Every wait and every answer has a limit. A result with a warning is an
 //! error if the registry's commit may not have reached its standby.
 
+use std::any::TypeId;
+use std::collections::HashSet;
 use std::error::Error;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use snowflake_id_core::hosts::{Attempt, Attempts};
 use snowflake_id_core::lease_call::Call;
 use snowflake_id_core::message::without_controls;
 use snowflake_id_core::protocol::may_be_about_commit;
 use snowflake_id_core::reply::Reply;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
-use tokio_postgres::config::{Host, TargetSessionAttrs};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_postgres::config::{LoadBalanceHosts, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::Severity;
-use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect};
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Config};
+use uuid::Uuid;
 
+use crate::hosts::{self, Name, Place, Step, Target};
 use crate::stream::{Budget, Stream};
 
-/// Time limit for one host, unless the connection string has a `connect_timeout`.
-const TIME_FOR_A_HOST: Duration = Duration::from_secs(5);
+/// The minimum time limit for one name lookup. A name server that does not answer costs 5 s, and the next one answers.
+const TIME_FOR_A_LOOKUP: Duration = Duration::from_secs(10);
 /// The maximum time to wait for the registry's answer, as for servers.
 const TIME_FOR_AN_ANSWER: Duration = Duration::from_secs(15);
-/// The default port of PostgreSQL.
-const PORT: u16 = 5432;
 /// The maximum length of a received text in errors, in bytes.
 const LONGEST_PROBLEM: usize = 500;
 
@@ -62,88 +67,153 @@ impl Drop for Connection {
     }
 }
 
-/// Returns a function that connects according to `config`.
-pub fn connector<T>(mut config: Config, tls: T) -> Connector
+/// Looks a name up.
+type Resolver = fn(Name) -> Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+/// The way to the registry.
+struct Way<T> {
+    config: Config,
+    /// The same for a Unix-domain socket, on which there is no TLS, as for libpq.
+    local: Config,
+    tls: T,
+    steps: Vec<Step>,
+    resolver: Resolver,
+    /// The names whose last look-up took longer than an address may. They come last.
+    late: Mutex<HashSet<String>>,
+}
+
+/// Returns a function that connects according to `config`, or the reason why the client refuses `config`.
+pub fn connector<T>(config: Config, tls: T) -> Result<Connector, Problem>
 where
     T: MakeTlsConnect<Stream> + Clone + Send + Sync + 'static,
     T::Stream: Send,
     T::TlsConnect: Send,
     <T::TlsConnect as TlsConnect<Stream>>::Future: Send,
 {
-    if config.get_application_name().is_none() {
-        config.application_name("snowflake-id-client");
-    }
-    let config = Arc::new(config);
-    Arc::new(move || Box::pin(connect(config.clone(), tls.clone())))
+    let way = Arc::new(Way::new(config, tls, look_up)?);
+    Ok(Arc::new(move || Box::pin(way.clone().connect())))
 }
 
-/// Tries the hosts in their order.
-async fn connect<T>(config: Arc<Config>, mut tls: T) -> Result<Connection, Problem>
+fn look_up(name: Name) -> Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>> {
+    Box::pin(async move { Ok(lookup_host((name.name, name.port)).await?.collect()) })
+}
+
+impl<T> Way<T>
 where
-    T: MakeTlsConnect<Stream> + Send,
-    T::Stream: Send + 'static,
+    T: MakeTlsConnect<Stream> + Clone + Send + Sync + 'static,
+    T::Stream: Send,
     T::TlsConnect: Send,
     <T::TlsConnect as TlsConnect<Stream>>::Future: Send,
 {
-    let time = config.get_connect_timeout().copied().unwrap_or(TIME_FOR_A_HOST);
-    let mut problems = vec![];
-    for at in 0..config.get_hosts().len() {
-        let connected = timeout(time, connect_to(&config, at, &mut tls)).await;
-        match connected.unwrap_or_else(|_| Err(format!("no connection within {time:?}"))) {
-            Ok(connection) => return Ok(connection),
-            Err(problem) => problems.push(problem),
+    fn new(mut config: Config, tls: T, resolver: Resolver) -> Result<Way<T>, Problem> {
+        let steps = hosts::check(&config, TypeId::of::<T>() != TypeId::of::<NoTls>())?;
+        if config.get_application_name().is_none() {
+            config.application_name("snowflake-id-client");
         }
+        let mut local = config.clone();
+        local.ssl_mode(SslMode::Disable);
+        Ok(Way { config, local, tls, steps, resolver, late: Mutex::default() })
     }
-    match problems.is_empty() {
-        true => Err("the connection string names no host".into()),
-        false => Err(in_short(problems.join("; "))),
+
+    /// Tries the hosts until one accepts the connection.
+    async fn connect(self: Arc<Self>) -> Result<Connection, Problem> {
+        let time = hosts::time_for_an_address(&self.config);
+        let is_random = self.config.get_load_balance_hosts() == LoadBalanceHosts::Random;
+        let order = |step: &Step| {
+            let is_late = matches!(step, Step::LookUp(name) if self.late().contains(&name.name));
+            (is_late, is_random.then(Uuid::new_v4))
+        };
+        let mut attempts = Attempts::new(self.steps.clone(), time.max(TIME_FOR_A_LOOKUP), time, order);
+        let mut problems = vec![];
+        while let Some(Attempt { step, limit, deadline }) = attempts.next(Instant::now().into_std()) {
+            match step {
+                Step::LookUp(name) => match self.look_up(&name, limit, deadline, time).await {
+                    Ok(places) => attempts.found(places),
+                    Err(problem) => problems.push(format!("{}: {problem}", name.name)),
+                },
+                Step::Connect(place) => {
+                    let is_only = problems.is_empty() && !attempts.has_more();
+                    let connected = timeout_at(deadline.into(), self.connect_to(&place, is_only)).await;
+                    match connected.unwrap_or_else(|_| Err(format!("no reply within {limit:?}"))) {
+                        Ok(connection) => return Ok(connection),
+                        Err(problem) => problems.push(format!("{place}: {problem}")),
+                    }
+                }
+            }
+        }
+        Err(in_short(problems.join("; ")))
+    }
+
+    fn late(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the addresses of a name.
+    async fn look_up(
+        &self,
+        name: &Name,
+        limit: Duration,
+        deadline: std::time::Instant,
+        time: Duration,
+    ) -> Result<Vec<Place>, Problem> {
+        let began = Instant::now();
+        let found = timeout_at(deadline.into(), (self.resolver)(name.clone())).await;
+        if began.elapsed() > time {
+            self.late().insert(name.name.clone());
+        } else {
+            self.late().remove(&name.name);
+        }
+        let found = found.map_err(|_| format!("no reply from the name service within {limit:?}"))?;
+        let found = found.map_err(|error| error.to_string())?;
+        if found.is_empty() {
+            return Err("the name has no address".into());
+        }
+        let place = |address| Place { name: name.name.clone(), target: Target::Address(address) };
+        Ok(found.into_iter().map(place).collect())
+    }
+
+    /// Connects to one address or socket.
+    async fn connect_to(&self, place: &Place, is_only: bool) -> Result<Connection, Problem> {
+        let text = |error: io::Error| error.to_string();
+        let budget = Budget::new();
+        let connection = match &place.target {
+            Target::Address(address) => {
+                let socket = TcpStream::connect(address).await.map_err(text)?;
+                socket.set_nodelay(true).map_err(text)?;
+                hosts::set_up(SockRef::from(&socket), &self.config)?;
+                let tls = self.tls.clone().make_tls_connect(&place.name);
+                let tls = tls.map_err(|error| error.into().to_string())?;
+                open(&self.config, Stream::new(socket, budget.clone()), tls, budget).await?
+            }
+            Target::Socket(path) => {
+                let socket = UnixStream::connect(path).await.map_err(text)?;
+                open(&self.local, Stream::new(socket, budget.clone()), NoTls, budget).await?
+            }
+        };
+        // The configuration does not tell whether the string asks for any session.
+        if !is_only || self.config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite {
+            let query = "SELECT pg_catalog.current_setting('transaction_read_only')";
+            let rows = connection.ask(query, &[]).await?;
+            if rows.first().and_then(|row| row.first()?.as_deref()) != Some("off") {
+                return Err("the server does not accept writes".into());
+            }
+        }
+        Ok(connection)
     }
 }
 
-/// Connects to one host.
-async fn connect_to<T: MakeTlsConnect<Stream>>(
-    config: &Config,
-    at: usize,
-    tls: &mut T,
-) -> Result<Connection, Problem>
+/// Opens a session over a stream.
+async fn open<C>(config: &Config, stream: Stream, tls: C, budget: Budget) -> Result<Connection, Problem>
 where
-    T::Stream: Send + 'static,
+    C: TlsConnect<Stream>,
+    C::Stream: Send + 'static,
 {
-    let ports = config.get_ports();
-    let port = ports.get(at).or(ports.first()).copied().unwrap_or(PORT);
-    let budget = Budget::new();
-    let (stream, name) = match (&config.get_hosts()[at], config.get_hostaddrs().get(at)) {
-        (Host::Tcp(name), Some(&address)) => {
-            let address = SocketAddr::new(address, port);
-            (tcp(&[address], &budget).await, name.as_str())
-        }
-        (Host::Tcp(name), None) => {
-            let addresses = lookup_host((name.as_str(), port)).await;
-            let addresses: Vec<_> = addresses.map_err(|error| format!("{name}: {error}"))?.collect();
-            (tcp(&addresses, &budget).await, name.as_str())
-        }
-        (Host::Unix(directory), _) => {
-            let socket = UnixStream::connect(directory.join(format!(".s.PGSQL.{port}"))).await;
-            (socket.map(|socket| Stream::new(socket, budget.clone())), "")
-        }
-    };
-    let stream = stream.map_err(|error| error.to_string())?;
-    let tls = tls.make_tls_connect(name).map_err(|error| error.into().to_string())?;
     let (client, mut connection) = config.connect_raw(stream, tls).await.map_err(|error| text_of(&error))?;
     read_greeting(&mut connection).await?;
     let has_warned = Arc::new(AtomicBool::new(false));
     let failure = Arc::new(OnceLock::new());
     let driver = tokio::spawn(drive(connection, has_warned.clone(), failure.clone()));
-    let connection = Connection { client, has_warned, failure, budget, driver };
-    // The configuration does not tell whether the string asks for any session.
-    if config.get_hosts().len() > 1 || config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite {
-        let query = "SELECT pg_catalog.current_setting('transaction_read_only')";
-        let rows = connection.ask(query, &[]).await?;
-        if rows.first().and_then(|row| row.first()?.as_deref()) != Some("off") {
-            return Err("the server does not accept writes".into());
-        }
-    }
-    Ok(connection)
+    Ok(Connection { client, has_warned, failure, budget, driver })
 }
 
 /// Reads what the server has sent before it was ready for queries. A warning among it, such as that a password will expire
@@ -164,13 +234,6 @@ where
         }
     })
     .await
-}
-
-/// Connects to the first address that accepts the connection.
-async fn tcp(addresses: &[SocketAddr], budget: &Budget) -> std::io::Result<Stream> {
-    let socket = TcpStream::connect(addresses).await?;
-    socket.set_nodelay(true)?;
-    Ok(Stream::new(socket, budget.clone()))
 }
 
 /// Reads the messages of a connection until it ends. A warning is noted before any later message is passed on.
@@ -246,3 +309,6 @@ pub fn in_short(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(LONGEST_PROBLEM));
     without_controls(&text)
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,6 +33,7 @@
 //! | `leases` | the task that holds the lease |
 //! | [`numbers`] | [`Segment`]: numbers of a segment |
 //! | `ranges` | the task that takes ranges of numbers |
+//! | `hosts` | the hosts of a connection string, and what is refused in one |
 //! | `connection`, `stream` | connections to the registry |
 //! | [`error`] | [`Error`] |
 
@@ -42,6 +43,7 @@
 pub mod client;
 mod connection;
 pub mod error;
+mod hosts;
 mod leased;
 mod leases;
 pub mod numbers;

@@ -31,7 +31,10 @@ pub struct Options {
 
 impl Options {
     /// Returns the default options for a registry. `registry` is a connection string in one of the forms that
-    /// [`tokio_postgres::Config`] accepts. It may name several hosts. Use a login role for each program.
+    /// [`tokio_postgres::Config`] accepts. Use a login role for each program.
+    ///
+    /// It may name several hosts. The client tries each address of each host in order, for 5 s or `connect_timeout`, and
+    /// passes standbys over. What the client cannot do for a parameter is an [`Error::Options`].
     pub fn new(registry: &str) -> Options {
         Options {
             registry: registry.into(),

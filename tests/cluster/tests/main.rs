@@ -31,6 +31,7 @@ mod book {
 mod client {
     mod clocks;
     mod hostile;
+    mod hosts;
     mod leases;
     mod many;
     mod numbers;

@@ -1,0 +1,27 @@
+//! Connection strings that are refused.
+
+use snowflake_id_client::{Client, Error, Options};
+
+/// Nothing in a connection string is ignored. The error names the parameter.
+#[tokio::test]
+async fn connection_strings_that_are_refused() {
+    for (string, said) in [
+        ("user=program", "host"),
+        ("host='' user=program", "a host is empty"),
+        ("host=a, user=program", "a host is empty"),
+        ("host=a,b hostaddr=127.0.0.1", "could not match 2 host names to 1 hostaddr values"),
+        ("host=a,b,c port=5432,5433", "could not match 2 port numbers to 3 hosts"),
+        ("host=a target_session_attrs=read-only", "target_session_attrs=read-only"),
+        ("host=a sslmode=require", "sslmode=require needs a TLS connector"),
+        ("host=a sslnegotiation=direct", "sslnegotiation=direct needs sslmode=require"),
+        ("host=a channel_binding=require", "channel_binding=require needs TLS"),
+        ("host=a keepalives_idle=2000000", "keepalives"),
+        ("host=a sslmode=verify-full", "sslmode"),
+        ("host=a passfile=/passwords", "passfile"),
+    ] {
+        match Client::start(Options::new(string).numbers_only()).await.err() {
+            Some(Error::Options(problem)) => assert!(problem.contains(said), "{string}: {problem}"),
+            other => panic!("{string}: {other:?}"),
+        }
+    }
+}
