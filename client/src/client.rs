@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::leases::Leases;
 use crate::numbers::{Ranges, RegistryClock, Segment, Wish};
 use crate::options::Options;
+use crate::pauses::deadline;
 use crate::ranges::Task;
 use crate::shared::Shared;
 use crate::stream::Stream;
@@ -86,7 +87,7 @@ impl Client {
         let connect = connector(options.check()?, tls).map_err(Error::Options)?;
         let client = Client::spawn(options, connect)?;
         if client.shared.options.leases {
-            let deadline = Instant::now() + client.shared.options.start_within;
+            let deadline = deadline(client.shared.options.start_within);
             let mut rounds = client.shared.rounds.subscribe();
             while client.shared.leased.load().is_none() {
                 if !matches!(timeout_at(deadline, rounds.changed()).await, Ok(Ok(()))) {
@@ -184,7 +185,7 @@ impl Client {
     /// # Errors
     /// Returns the reason why there was no ID at the end of the wait.
     pub async fn next_id_or_wait(&self) -> Result<i64, Error> {
-        let deadline = Instant::now() + self.shared.options.max_wait;
+        let deadline = deadline(self.shared.options.max_wait);
         let mut rounds = self.shared.rounds.subscribe();
         loop {
             let error = match self.next_id() {
@@ -192,7 +193,7 @@ impl Client {
                 result => return result,
             };
             let is_over = match &error {
-                Error::Ahead { wait } if Instant::now() + *wait > deadline => true,
+                Error::Ahead { wait } if *wait > deadline.saturating_duration_since(Instant::now()) => true,
                 Error::Ahead { wait } => {
                     sleep(*wait).await;
                     false

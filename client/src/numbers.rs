@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout_at;
 
 use crate::error::Error;
+use crate::pauses::deadline;
 
 /// A request for the next range of a segment. The task replies if a call waits.
 pub(crate) struct Wish {
@@ -104,7 +105,7 @@ impl Segment {
     /// # Errors
     /// Returns the errors of [`Segment::next_number`].
     pub async fn next_numbers(&self, n: NonZeroU64) -> Result<Numbers, Error> {
-        let deadline = tokio::time::Instant::now() + self.max_wait;
+        let deadline = deadline(self.max_wait);
         loop {
             if let Some(numbers) = self.numbers_in_memory(n) {
                 return Ok(numbers);

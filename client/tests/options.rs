@@ -1,6 +1,29 @@
-//! Connection strings that are refused.
+//! Options that a program may choose, and connection strings that are refused.
+
+use std::future::Future;
+use std::net::TcpListener;
+use std::time::Duration;
 
 use snowflake_id_client::{Client, Error, Options};
+use tokio::time::timeout;
+
+async fn waits(future: impl Future) {
+    assert!(timeout(Duration::from_millis(200), future).await.is_err(), "the call did not wait");
+}
+
+/// A call may wait for as long as a `Duration` can say.
+#[tokio::test]
+async fn waits_without_end() {
+    // The host accepts connections, and never answers.
+    let host = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = host.local_addr().unwrap().port();
+    let string = format!("hostaddr=127.0.0.1 port={port} user=program connect_timeout={}", i64::MAX);
+    let options = Options::new(&string).start_within(Duration::MAX).max_wait(Duration::MAX);
+    waits(Client::start(options.clone())).await;
+    let client = Client::start(options.numbers_only()).await.unwrap();
+    waits(client.next_id_or_wait()).await;
+    waits(client.segment("orders").next_number()).await;
+}
 
 /// Nothing in a connection string is ignored. The error names the parameter.
 #[tokio::test]
