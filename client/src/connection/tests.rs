@@ -91,7 +91,7 @@ fn resolver(name: Name) -> Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr
     Box::pin(async move {
         match name.name.as_str() {
             "twice" => return Ok(both),
-            "slow" => tokio::time::sleep(Duration::from_millis(2_500)).await,
+            "slow" => tokio::time::sleep(Duration::from_secs(5)).await,
             "stuck" => std::future::pending().await,
             _ => return Err(io::Error::other("Name or service not known")),
         }
@@ -100,7 +100,7 @@ fn resolver(name: Name) -> Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr
 }
 
 fn way(hosts: &str) -> Arc<Way<NoTls>> {
-    let string = format!("{hosts} user=program connect_timeout=2");
+    let string = format!("{hosts} user=program connect_timeout=4");
     Arc::new(Way::new(string.parse().unwrap(), NoTls, resolver).unwrap())
 }
 
