@@ -3084,8 +3084,8 @@ BEGIN
             USING ERRCODE = 'object_in_use',
                   DETAIL = format('Number of leases that have not ended: %s. The last one ends at %s.', older.leases,
                                   snowflake_registry.in_words(older.until)),
-                  HINT = format('To list the servers: SELECT node_name, host, version FROM snowflake_registry.fleet '
-                                'WHERE protocol < %s; Install the newer version of snowflake_id on these servers first.',
+                  HINT = format('To list them: SELECT node_name, host, version FROM snowflake_registry.fleet '
+                                'WHERE protocol < %s AND time_left > ''0''; Install the newer version of snowflake_id there first.',
                                 require_protocol.lowest);
     END IF;
 END
