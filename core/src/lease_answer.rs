@@ -148,6 +148,11 @@ impl Default for Terms {
 }
 
 impl Terms {
+    /// Returns the absolute difference between the clocks of the holder and of the registry, or 0 if it is unknown.
+    pub fn clock_offset(&self) -> Duration {
+        Duration::from_micros(self.clock_offset_us.unwrap_or(0).unsigned_abs())
+    }
+
     /// Records what an answer says. `sent_us` is the clock of this server when the query was sent.
     pub fn note(&mut self, answer: &Answer, sent_us: i64, round_trip_us: i64) {
         self.round_trip_us = round_trip_us;

@@ -239,6 +239,11 @@ impl LeaseRound {
         &self.terms
     }
 
+    /// Returns the lease, unless the registry has answered that it does not know the lease.
+    pub fn known(&self) -> Option<Lease> {
+        self.state.held.as_ref().filter(|_| !self.is_unknown).map(|held| held.lease)
+    }
+
     /// Returns whether the lease was granted to an earlier process.
     pub fn is_inherited(&self) -> bool {
         self.is_inherited
@@ -317,9 +322,9 @@ impl LeaseRound {
             }
         }
         match (std::mem::replace(&mut self.step, Step::Resting), event) {
-            (Step::Connecting, Event::Connected) => match self.is_known() {
-                true => self.renew(),
-                false => self.acquire(now),
+            (Step::Connecting, Event::Connected) => match self.known() {
+                Some(_) => self.renew(),
+                None => self.acquire(now),
             },
             (Step::Renewing, Event::Answered { answer, .. }) => self.renewed(answer, now),
             (Step::KeepingRenewal(note), Event::Kept) => self.publish(note),
@@ -423,10 +428,6 @@ impl LeaseRound {
                 self.fail(Refusal::Failure(format!("bug: event {event:?} in step {step:?} of a lease")))
             }
         }
-    }
-
-    fn is_known(&self) -> bool {
-        self.state.held.is_some() && !self.is_unknown
     }
 
     fn to(&mut self, step: Step, effect: Effect) -> Effect {

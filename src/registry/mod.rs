@@ -1,9 +1,8 @@
 //! The registry worker is the background worker that leases the identity of this server from the registry of
 //! the fleet.
 //!
-//! A lease is a range of time for IDs: see [`snowflake_id_core::lease`]. [`snowflake_id_core::lease_state`]
-//! stores the state of the leases and determines the next step of the protocol. This module carries out the
-//! steps:
+//! A lease is a range of time for IDs: see [`snowflake_id_core::lease`]. [`snowflake_id_core::lease_round`]
+//! determines the next step of the protocol. This module carries out the steps:
 //!
 //! 1. The worker writes a request to the lease file ([`lease_file`]) before it sends the request to the
 //!    registry ([`crate::background::connection`]).
@@ -19,8 +18,6 @@
 //! The worker runs only if the setting `snowflake_id.registry` is not empty. The keeper starts the worker.
 //! The keeper and the worker never wait for each other.
 
-mod dialogue;
-mod hand;
 mod lease_file;
 mod needs;
 mod process;

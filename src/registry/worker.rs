@@ -1,65 +1,73 @@
-//! The rounds of the registry worker. In each round, the worker renews its lease or requests a lease.
+//! The rounds of the registry worker. [`LeaseRound`] determines the steps, and this module carries them out. In each
+//! round, the worker renews its lease or requests a lease.
 
-use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
-use snowflake_id_core::lease_answer::{Answer, MOST_CLOCK_DIFFERENCE_US};
-use snowflake_id_core::lease_state::{Needs, Outcome};
+use snowflake_id_core::Lease;
+use snowflake_id_core::lease_answer::Answer;
+use snowflake_id_core::lease_call::Facts;
+use snowflake_id_core::lease_round::{Effect, Event, LeaseRound, Now, Request, Rest};
+use snowflake_id_core::lease_state::{LeaseState, Needs};
 use snowflake_id_core::message::instant;
 use snowflake_id_core::protocol::Mismatch;
+use uuid::Uuid;
 
-use super::dialogue::Dialogue;
-use super::hand::Hand;
+use super::lease_file;
 use super::needs::Unwanted;
-use super::report::{Refusal, Report};
-use crate::background::connection::{self, NoAnswer, Refused};
+use super::report::{Failure, Report};
+use crate::background::connection::{self, NoAnswer};
 use crate::background::rounds;
 use crate::background::stop::is_stopping;
 use crate::config;
-use crate::pg::libpq::{Connection, Rejection};
-use crate::pg::{clock, process};
-use crate::shared::lease::RegistryState;
+use crate::pg::encoding::in_ascii;
+use crate::pg::libpq::Connection;
+use crate::pg::random::{random_between, random_bytes};
+use crate::pg::{clock, process, server};
+use crate::shared::lease::{self, RegistryState, lease_status};
 use crate::shared::memory::State;
 
 /// The time for which a newly started server tries to renew its stored lease. After this time, the server
 /// uses the lease without a renewal.
 const TIME_TO_RENEW_FIRST: Duration = Duration::from_secs(2);
+/// The pause after a problem that this server has to solve before it can ask the registry.
+const PAUSE_WITHOUT_ROUND: Duration = Duration::from_secs(5);
 
 pub struct Worker {
     shared: &'static State,
     started: Instant,
-    hand: Hand,
-    dialogue: Dialogue,
+    round: LeaseRound,
+    /// The connection of the current round.
+    connection: Option<Connection>,
+    /// This server's clock minus the time since boot, when the last request was sent. The registry has compared this
+    /// clock, even if the clock was set before the answer arrived.
+    compared_clock_us: i64,
+    /// True if the facts about this server are sent unchanged. The flag is false if the registry's database
+    /// cannot represent all characters in the facts.
+    tells_facts_as_they_are: bool,
     unwanted: Unwanted,
     /// The identities that the server could use in the last round, or the reason why the server could not use
     /// any identity.
     asked_for: Result<Needs, String>,
+    /// Why the last effect has failed.
+    failure: Option<Failure>,
     report: Report,
-}
-
-/// The result of a round.
-enum Round {
-    /// A lease was granted or renewed, and the registry may have sent a note.
-    Granted {
-        note: Option<String>,
-    },
-    Refused(Refusal),
 }
 
 impl Worker {
     /// Reads the lease file. If a newer version has written the file, waits until an administrator removes it. Returns
     /// `None` if the process must stop.
     pub fn new(shared: &'static State) -> Option<Worker> {
-        let (mut report, dialogue) = (Report::new(), Dialogue::new());
-        let hand = loop {
-            let problem = match Hand::new(shared) {
-                Ok(hand) => break hand,
+        let mut report = Report::new();
+        let (state, problem) = loop {
+            let problem = match lease_file::read() {
+                Ok(read) => break read,
                 Err(problem) => problem,
             };
-            let refusal = Refusal::new(RegistryState::Mismatch(Mismatch::CallerTooOld), problem);
-            let until = Instant::now() + report.fail(refusal, 0, &dialogue);
+            let failure = Failure::new(RegistryState::Mismatch(Mismatch::CallerTooOld), problem);
+            report.fail(failure, &LeaseRound::new(LeaseState::default(), false));
             shared.server_status.wakeup.request();
+            let until = Instant::now() + PAUSE_WITHOUT_ROUND;
             rounds::sleep(&shared.server_status.registry_wakeup, until, until, || {
                 is_still_needed().then_some(until)
             });
@@ -67,185 +75,256 @@ impl Worker {
                 return None;
             }
         };
+        if let Some(problem) = problem {
+            log!("snowflake_id: {problem}");
+        }
         Some(Worker {
             shared,
             started: Instant::now(),
-            hand,
-            dialogue,
+            // A server does not release its leases: it may use them again after a restart.
+            round: LeaseRound::new(state, false),
+            connection: None,
+            compared_clock_us: 0,
+            tells_facts_as_they_are: true,
             unwanted: Unwanted::default(),
             asked_for: Ok(Needs::default()),
+            failure: None,
             report,
         })
     }
 
+    /// Runs until the process must stop.
     pub fn run(&mut self) {
         loop {
             self.shared.server_status.registry_wakeup.take_wanted();
-            let Some(string) = config::registry() else { return };
-            let pause = match self.round(&string) {
-                Err(NoAnswer::Stopping) => return,
-                Ok(Round::Granted { note }) => self.report.succeed(note, &self.dialogue),
-                Ok(Round::Refused(refusal)) => self.fail(refusal),
-                Err(NoAnswer::Rejected { problem, rejection }) => {
-                    let state = match rejection {
-                        Rejection::Database => RegistryState::NoDatabase,
-                        Rejection::Login => RegistryState::LoginRefused,
-                        Rejection::Permission => RegistryState::PermissionDenied,
-                    };
-                    self.fail(Refusal::new(state, problem))
+            self.determine_needs();
+            let pause = match self.asked_for.clone() {
+                Ok(needs) => {
+                    let effect = self.round.begin(needs);
+                    let Some(rest) = self.drive(effect) else { return };
+                    self.report(rest)
                 }
-                Err(NoAnswer::Refused(Refused { problem, is_elsewhere: true, .. })) => {
-                    self.fail(Refusal::new(RegistryState::NoRegistry, problem))
-                }
-                Err(
-                    NoAnswer::Unreachable(problem)
-                    | NoAnswer::Failed(problem)
-                    | NoAnswer::Refused(Refused { problem, .. }),
-                ) => self.fail(Refusal::new(RegistryState::Unreachable, problem)),
-                Err(NoAnswer::Denied(denied)) => {
-                    let why = denied.text(&["acquire", "renew"]);
-                    self.fail(Refusal::new(RegistryState::PermissionDenied, why))
-                }
-                Err(NoAnswer::Stuck { problem, .. }) => {
-                    self.fail(Refusal::new(RegistryState::Unreachable, problem));
-                    // The keeper starts another worker.
-                    process::exit(1);
+                Err(why) => {
+                    self.fail(Failure::new(RegistryState::Misconfigured, why));
+                    PAUSE_WITHOUT_ROUND
                 }
             };
             self.sleep(Instant::now() + pause);
-            if !keep_waiting(self.started, self.shared, &self.hand) {
+            if !self.keep_waiting() {
                 return;
             }
         }
     }
 
-    /// Continues to use the current lease, and reports the refusal. Returns the time to sleep.
-    fn fail(&mut self, refusal: Refusal) -> Duration {
-        self.hand.go_on();
-        let pause = self.report.fail(refusal, self.hand.until_us(), &self.dialogue);
+    /// Determines the identities that this server can use. Gives up the lease if the server can never use it: the lease
+    /// was granted before the last restart of the server, and the times of its use are unknown.
+    fn determine_needs(&mut self) {
+        self.unwanted.update(self.shared, self.lease_time());
+        self.asked_for = self.unwanted.needs();
+        if let (Ok(needs), Some(held)) = (&self.asked_for, &self.round.state().held)
+            && needs.unwanted.contains(&held.lease.identity.worker)
+            && self.round.is_inherited()
+            && self.shared.gate.identity().is_none()
+        {
+            self.unwanted.forget(held.lease.identity.worker);
+            self.asked_for = self.unwanted.needs();
+            let effect = self.round.give_up();
+            self.drive(effect);
+        }
+    }
+
+    /// Carries out effects until the next pause. Returns `None` if the process must stop.
+    fn drive(&mut self, mut effect: Effect) -> Option<Rest> {
+        self.failure = None;
+        // The lease that was known before the last step, and is not known any more.
+        let mut lost: Option<Lease> = None;
+        loop {
+            let event = match effect {
+                Effect::Rest(rest) => {
+                    self.connection = None;
+                    return Some(rest);
+                }
+                Effect::End => return None,
+                Effect::Connect => self.connect(),
+                Effect::Send(request) => self.send(&request),
+                // The write is not interrupted by a signal.
+                Effect::Keep(state) => {
+                    Ok(lease_file::write(&state).map_or_else(Event::NotKept, |()| Event::Kept))
+                }
+                Effect::Publish(lease) => {
+                    self.publish(lease);
+                    Ok(Event::Published { wants_another: false })
+                }
+                Effect::Withdraw => {
+                    self.withdraw(lost);
+                    Ok(Event::Withdrawn)
+                }
+            };
+            let event = match event {
+                Ok(event) => event,
+                Err(no_answer) => {
+                    let failure = Failure::of_no_answer(no_answer)?;
+                    let event = Event::Failed(failure.why.clone());
+                    self.failure = Some(failure);
+                    event
+                }
+            };
+            let known = self.round.known();
+            effect = self.round.step(event, &mut Now { us: clock::clock_us(), random: &mut new_uuid });
+            lost = known.filter(|_| self.round.known().is_none());
+            if let Some(lease) = lost
+                && effect != Effect::Withdraw
+            {
+                log!(
+                    "snowflake_id: the registry does not know the lease of {}; this server uses the lease until its end",
+                    lease.identity
+                );
+            }
+        }
+    }
+
+    fn connect(&mut self) -> Result<Event, NoAnswer> {
+        let string = config::registry().ok_or(NoAnswer::Stopping)?;
+        self.connection = Some(connection::connect(&string, &mut || self.keep_waiting())?);
+        Ok(Event::Connected)
+    }
+
+    /// Sends a request with the facts about this server. If the encoding of the registry's database cannot
+    /// represent the facts, the request is sent again with the facts in ASCII. The grant of a worker ID must
+    /// not depend on the characters in the facts.
+    fn send(&mut self, request: &Request) -> Result<Event, NoAnswer> {
+        let mut facts = facts();
+        let is_ascii = facts.node_name.is_ascii() && facts.host.as_deref().is_none_or(str::is_ascii);
+        if is_ascii || self.tells_facts_as_they_are {
+            match self.send_once(request, &facts) {
+                Err(NoAnswer::Refused(_)) if !is_ascii => {}
+                answered => return answered,
+            }
+        }
+        facts.node_name = in_ascii(&facts.node_name);
+        facts.host = facts.host.as_deref().map(in_ascii);
+        let answered = self.send_once(request, &facts);
+        self.tells_facts_as_they_are = answered.is_err();
+        answered
+    }
+
+    fn send_once(&mut self, request: &Request, facts: &Facts) -> Result<Event, NoAnswer> {
+        // The connection is taken out of `self` during the call, because `keep_waiting` borrows `self`.
+        let mut connection =
+            self.connection.take().ok_or_else(|| "bug: there is no connection".to_owned())?;
+        let (sent_us, since_boot_us) = clock::clocks_us();
+        let sent = Instant::now();
+        self.compared_clock_us = sent_us - since_boot_us;
+        let call = self.round.call(request, facts, sent_us);
+        let reply = connection::ask(&mut connection, &call, &mut || self.keep_waiting());
+        self.connection = Some(connection);
+        let answer = Answer::read(&reply?, clock::clock_us())?;
+        Ok(Event::Answered { answer, sent_us, round_trip_us: sent.elapsed().as_micros() as i64 })
+    }
+
+    /// Passes a lease to the keeper.
+    fn publish(&mut self, lease: Lease) {
+        let is_new = !self.is_told(&lease) && !self.round.is_inherited();
+        self.tell(lease);
+        if is_new {
+            log!("snowflake_id: {} is leased until {}", lease.identity, instant(lease.until_us));
+        }
+    }
+
+    /// If the keeper has no lease, passes the current lease to the keeper without contacting the registry.
+    fn go_on(&mut self) {
+        let lease = self.round.go_on(clock::clock_us());
+        // An earlier process may have passed the lease.
+        if let Some(lease) = lease.filter(|lease| !self.is_told(lease)) {
+            log!(
+                "snowflake_id: continuing with the lease of {}, which ends at {}",
+                lease.identity,
+                instant(lease.until_us)
+            );
+            self.tell(lease);
+        }
+    }
+
+    /// Returns whether the keeper has the lease, or an earlier end of the lease.
+    fn is_told(&self, lease: &Lease) -> bool {
+        lease_status().lease.is_some_and(|told| told.is_same_range(lease))
+    }
+
+    fn tell(&self, lease: Lease) {
+        lease::tell(|lease_status| {
+            (lease_status.lease, lease_status.is_inherited) = (Some(lease), self.round.is_inherited());
+        });
         self.shared.server_status.wakeup.request();
-        pause
+    }
+
+    /// Takes the lease away from the keeper. If the registry has just answered that another server also has the lease,
+    /// that server may have been issuing IDs for some time.
+    fn withdraw(&self, twin: Option<Lease>) {
+        lease::tell(|lease_status| lease_status.lease = None);
+        self.shared.close_gate();
+        self.shared.server_status.wakeup.request();
+        if let Some(Lease { identity, .. }) = twin {
+            warning!(
+                "snowflake_id: another server has the same lease of {identity}: one server is a copy of the other"
+            );
+        }
+    }
+
+    /// Reports the end of a round. Returns the time to sleep.
+    fn report(&mut self, Rest { result, pause }: Rest) -> Duration {
+        match result {
+            Ok(note) => {
+                self.report.succeed(note, self.round.terms(), self.compared_clock_us);
+                // Spread the renewals of the servers of a fleet.
+                pause.mul_f64(random_between((0.9, 1.1)))
+            }
+            Err(refusal) => {
+                let offset = self.round.terms().clock_offset();
+                let failure = self.failure.take().unwrap_or_else(|| Failure::of(refusal, offset));
+                let is_stuck = failure.is_stuck;
+                self.fail(failure);
+                if is_stuck {
+                    // The keeper starts another worker.
+                    process::exit(1);
+                }
+                pause.mul_f64(random_between((0.5, 1.0)))
+            }
+        }
+    }
+
+    /// Continues to use the current lease, and reports the failure.
+    fn fail(&mut self, failure: Failure) {
+        self.go_on();
+        self.report.fail(failure, &self.round);
+        self.shared.server_status.wakeup.request();
     }
 
     /// Sleeps until the next round is due, or until the identities that this server can use have changed
     /// since the last round.
     fn sleep(&mut self, until: Instant) {
-        let (shared, started, now) = (self.shared, self.started, Instant::now());
-        rounds::sleep(&shared.server_status.registry_wakeup, now, until, || {
-            self.unwanted.update(shared, self.dialogue.lease_time());
-            let goes_on =
-                keep_waiting(started, shared, &self.hand) && self.unwanted.needs() == self.asked_for;
+        let (wakeup, now) = (&self.shared.server_status.registry_wakeup, Instant::now());
+        rounds::sleep(wakeup, now, until, || {
+            self.unwanted.update(self.shared, self.lease_time());
+            let goes_on = self.keep_waiting() && self.unwanted.needs() == self.asked_for;
             goes_on.then_some(now)
         });
     }
 
-    /// Runs one round, in which the worker connects and then renews or requests a lease.
-    fn round(&mut self, string: &CStr) -> Result<Round, NoAnswer> {
-        self.unwanted.update(self.shared, self.dialogue.lease_time());
-        self.asked_for = self.unwanted.needs();
-        if let (Ok(needs), Some(held)) = (&self.asked_for, &self.hand.state().held)
-            && self.hand.is_refused(needs)
-        {
-            self.unwanted.forget(held.lease.identity.worker);
-            self.asked_for = self.unwanted.needs();
-            self.hand.let_go()?;
+    /// Does urgent work while the worker waits. Returns false if the worker has to stop.
+    fn keep_waiting(&mut self) -> bool {
+        let registry = config::registry();
+        let is_needed = is_still_needed();
+        if config::registry() != registry {
+            self.shared.server_status.registry_wakeup.request();
         }
-        let needs = match self.asked_for.clone() {
-            Ok(needs) => needs,
-            Err(why) => return Ok(Round::Refused(Refusal::new(RegistryState::Misconfigured, why))),
-        };
-        let mut connection =
-            connection::connect(string, &mut || keep_waiting(self.started, self.shared, &self.hand))?;
-        if self.hand.known().is_some() {
-            let renewed = self.renew(&mut connection)?;
-            // The registry may have answered that the lease is unknown, or that another server has the same
-            // lease.
-            let is_another_needed = match renewed {
-                Round::Granted { .. } => self.hand.state().has_to_acquire(&needs),
-                Round::Refused(_) => self.hand.known().is_none(),
-            };
-            if !is_another_needed {
-                return Ok(renewed);
-            }
+        if self.started.elapsed() >= TIME_TO_RENEW_FIRST {
+            self.go_on();
         }
-        self.acquire(&mut connection, &needs)
+        is_needed
     }
 
-    /// Asks the registry to renew the current lease.
-    fn renew(&mut self, connection: &mut Connection) -> Result<Round, NoAnswer> {
-        let (hand, started, shared) = (&self.hand, self.started, self.shared);
-        let Some(held) = hand.known() else { return Ok(Round::Granted { note: None }) };
-        let range = held.lease;
-        let answer = self
-            .dialogue
-            .renew(connection, hand.state(), held, &mut || keep_waiting(started, shared, hand))?;
-        self.note_registry(&answer);
-        match answer.outcome {
-            Outcome::Granted(lease) if lease.is_same_range(&range) => {
-                self.hand.renew(lease, answer.token)?;
-                Ok(Round::Granted { note: answer.detail })
-            }
-            // A delayed request may have made the registry grant another range under this lease ID. The
-            // granted range is not the current lease.
-            Outcome::Unknown | Outcome::Granted(_) => {
-                self.hand.note_unknown();
-                Ok(self.refused(Outcome::Unknown, answer.detail))
-            }
-            Outcome::Twin => {
-                self.hand.drop_twin()?;
-                Ok(self.refused(Outcome::Twin, answer.detail))
-            }
-            outcome => Ok(self.refused(outcome, answer.detail)),
-        }
-    }
-
-    /// Asks the registry for an identity.
-    fn acquire(&mut self, connection: &mut Connection, needs: &Needs) -> Result<Round, NoAnswer> {
-        let asking = self.hand.ask()?;
-        let (hand, started, shared) = (&self.hand, self.started, self.shared);
-        let answer = self
-            .dialogue
-            .acquire(connection, hand.state(), &asking, needs, &mut || keep_waiting(started, shared, hand))?;
-        self.note_registry(&answer);
-        match answer.outcome {
-            Outcome::Granted(lease) if needs.are_met_by(lease.identity) => {
-                if lease.from_us > clock::clock_us().saturating_add(MOST_CLOCK_DIFFERENCE_US) {
-                    return Ok(self.refused(Outcome::ClockDiffers, answer.detail));
-                }
-                self.hand.hold(lease)?;
-                // A second query is needed, because the registry signs only grants that have been committed.
-                let renewed = self.renew(connection)?;
-                if let Round::Granted { .. } = renewed {
-                    log!("snowflake_id: {} is leased until {}", lease.identity, instant(lease.until_us));
-                }
-                Ok(renewed)
-            }
-            // The granted lease was requested earlier, with different settings.
-            Outcome::Granted(lease) => {
-                self.hand.stop_asking()?;
-                let why = format!("this server cannot use {}", lease.identity);
-                Ok(Round::Refused(Refusal::new(RegistryState::AllTaken, why)))
-            }
-            // Another server has sent a request with the same IDs, and uses the granted lease.
-            Outcome::Twin => {
-                self.hand.stop_asking()?;
-                Ok(self.refused(Outcome::Twin, answer.detail))
-            }
-            outcome => Ok(self.refused(outcome, answer.detail)),
-        }
-    }
-
-    /// Records the ID of the registry, but only if the answer grants a lease. Otherwise, any server that
-    /// answers could replace the recorded ID, and the real registry would then be mistaken for a different
-    /// registry.
-    fn note_registry(&mut self, answer: &Answer) {
-        if let (Outcome::Granted(_), Some(registry)) = (&answer.outcome, &answer.registry) {
-            self.hand.note_registry(registry.id);
-        }
-    }
-
-    fn refused(&self, outcome: Outcome, detail: Option<String>) -> Round {
-        Round::Refused(Refusal::of(outcome, detail, self.dialogue.clock_difference()))
+    fn lease_time(&self) -> Duration {
+        Duration::from_micros(self.round.terms().lease_us.unsigned_abs())
     }
 }
 
@@ -255,16 +334,17 @@ fn is_still_needed() -> bool {
     !is_stopping() && config::registry().is_some()
 }
 
-/// Does urgent work while the worker waits for the registry's answer. Returns false if the worker has to
-/// stop.
-fn keep_waiting(started: Instant, shared: &State, hand: &Hand) -> bool {
-    let registry = config::registry();
-    let is_needed = is_still_needed();
-    if config::registry() != registry {
-        shared.server_status.registry_wakeup.request();
+/// What this server tells about itself.
+fn facts() -> Facts {
+    Facts {
+        node_name: config::node_name(),
+        host: Some(server::host()),
+        port: Some(server::port()),
+        layout: config::valid_layout().map(|layout| layout.label()),
+        version: config::VERSION.to_owned(),
     }
-    if started.elapsed() >= TIME_TO_RENEW_FIRST {
-        hand.go_on();
-    }
-    is_needed
+}
+
+fn new_uuid() -> Uuid {
+    uuid::Builder::from_random_bytes(random_bytes()).into_uuid()
 }
