@@ -50,7 +50,7 @@ impl Lease {
         ProductLease { identity: identity_to_product(self.identity), from_us, until_us }
     }
 
-    fn of(lease: &ProductLease) -> Lease {
+    pub fn of(lease: &ProductLease) -> Lease {
         let [from, until] = [lease.from_us, lease.until_us].map(|us| first_tick_from(instant_of(us)));
         Lease { identity: identity_of(lease.identity), from, until }
     }

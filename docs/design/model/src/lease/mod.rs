@@ -6,6 +6,7 @@ mod mutation;
 mod names;
 mod protocol;
 mod registry;
+mod round;
 mod shell;
 mod state;
 mod step;
@@ -21,8 +22,11 @@ pub fn names() -> Vec<&'static str> {
     bounds.chain(Mutation::ALL.map(|mutation| mutation.name().0)).collect()
 }
 
-/// Whether the protocol holds, and each mutation is caught.
+/// Whether the model's server takes the steps of the product, the protocol holds, and each mutation is caught.
 pub fn is_well(is_asked: impl Fn(&str) -> bool) -> bool {
+    if names().into_iter().any(&is_asked) {
+        println!("lease: as LeaseRound in {} cases", round::compare());
+    }
     let broken = Mutation::ALL.map(|mutation| {
         let (name, what) = mutation.name();
         (name, what, check::broken(mutation), mutation.violates())

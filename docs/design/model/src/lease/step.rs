@@ -221,7 +221,7 @@ impl Protocol {
     }
 
     /// The registry worker handles a reply.
-    fn receive(&self, server: &mut Server, call: Call, answer: Answer, delivery: Delivery) {
+    pub fn receive(&self, server: &mut Server, call: Call, answer: Answer, delivery: Delivery) {
         let file = &mut server.file;
         match (answer, call) {
             (Answer::Granted(lease), Call::Acquire { .. }) => {
