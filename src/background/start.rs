@@ -4,28 +4,35 @@ use std::time::{Duration, Instant};
 
 use pgrx::bgworkers::BackgroundWorkerBuilder;
 
+use crate::shared::wakeup::Wakeup;
+
 /// The time that the keeper allows a worker to start before the keeper starts another worker.
 const TIME_TO_START: Duration = Duration::from_secs(2);
 
-/// Returns whether a worker may still be starting. The parameter `last_start` is the time of the last attempt
-/// to start the worker.
-pub fn is_coming(last_start: Option<Instant>) -> bool {
-    last_start.is_some_and(|at| at.elapsed() < TIME_TO_START)
-}
-
-/// Starts a worker with this name in `pg_stat_activity`, whose entry point is `function` in the library.
+/// Starts the worker that owns `wakeup`, unless it is running or may still be starting. The worker has this name in
+/// `pg_stat_activity`, and `function` in the library is its entry point. `last_start` is the time of the last start.
 ///
 /// # Errors
 /// If no worker slot is free. The error is a message for administrators.
-pub fn start(name: &str, function: &str) -> Result<(), String> {
+pub fn start_if_missing(
+    wakeup: &Wakeup,
+    last_start: &mut Option<Instant>,
+    name: &str,
+    function: &str,
+) -> Result<(), String> {
+    let is_coming = last_start.is_some_and(|at| at.elapsed() < TIME_TO_START);
+    if wakeup.pid().is_some() || is_coming {
+        return Ok(());
+    }
     BackgroundWorkerBuilder::new(name)
         .set_type(name)
         .set_library("snowflake_id")
         .set_function(function)
         .enable_spi_access() // Needed to appear in pg_stat_activity.
         .load_dynamic()
-        .map(|_| ())
         .map_err(|_| {
             format!("could not start background worker \"{name}\": no slot is free; increase max_worker_processes and restart the server")
-        })
+        })?;
+    *last_start = Some(Instant::now());
+    Ok(())
 }

@@ -14,13 +14,11 @@ use crate::shared::memory::{self, State};
 
 /// Starts the registry worker if the worker is needed and not running. The keeper calls this function.
 pub fn start_if_needed(shared: &State, last_start: &mut Option<Instant>) -> Result<(), String> {
-    let is_there = shared.server_status.registry_wakeup.pid().is_some() || start::is_coming(*last_start);
-    if config::registry().is_none() || is_there {
+    if config::registry().is_none() {
         return Ok(());
     }
-    start::start("snowflake_id registry", "snowflake_id_registry_main")?;
-    *last_start = Some(Instant::now());
-    Ok(())
+    let wakeup = &shared.server_status.registry_wakeup;
+    start::start_if_missing(wakeup, last_start, "snowflake_id registry", "snowflake_id_registry_main")
 }
 
 /// The entry point of the process.

@@ -28,17 +28,16 @@ pub fn find_ranges(extension: Extension) {
 /// Starts the segments worker if it is needed and is not running. The keeper calls this function.
 pub fn start_if_needed(last_start: &mut Option<Instant>) {
     let Ok(segments) = segments() else { return };
-    let is_there = segments.wakeup.pid().is_some() || start::is_coming(*last_start);
     // A server that has been granted numbers reports its high-water marks to the registry, even if it needs no more
     // numbers.
     let is_needed = HAS_RANGES.get() == Some(&true)
         || segments.is_used.load(Ordering::Relaxed)
         || !config::prefetch_segments().is_empty();
-    if !is_needed || is_there {
+    if !is_needed {
         return;
     }
-    *last_start = Some(Instant::now());
-    if let Err(text) = start::start("snowflake_id segments", "snowflake_id_segments_main") {
+    let (wakeup, name) = (&segments.wakeup, "snowflake_id segments");
+    if let Err(text) = start::start_if_missing(wakeup, last_start, name, "snowflake_id_segments_main") {
         segments::report_problem(Some(&text), Trouble::Silence);
     }
 }
