@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use snowflake_id_core::hosts::{Attempt, Attempts};
+use snowflake_id_core::hosts::Attempts;
 use snowflake_id_core::lease_call::Call;
 use snowflake_id_core::message::without_controls;
 use snowflake_id_core::protocol::may_be_about_commit;
@@ -22,7 +22,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 use tokio_postgres::config::{LoadBalanceHosts, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::Severity;
 use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect};
@@ -125,15 +125,15 @@ where
         };
         let mut attempts = Attempts::new(self.steps.clone(), time.max(TIME_FOR_A_LOOKUP), time, order);
         let mut problems = vec![];
-        while let Some(Attempt { step, limit, deadline }) = attempts.next(Instant::now().into_std()) {
+        while let Some((step, limit)) = attempts.next_step() {
             match step {
-                Step::LookUp(name) => match self.look_up(&name, limit, deadline, time).await {
+                Step::LookUp(name) => match self.look_up(&name, limit, time).await {
                     Ok(places) => attempts.found(places),
                     Err(problem) => problems.push(format!("{}: {problem}", name.name)),
                 },
                 Step::Connect(place) => {
                     let is_only = problems.is_empty() && !attempts.has_more();
-                    let connected = timeout_at(deadline.into(), self.connect_to(&place, is_only)).await;
+                    let connected = timeout(limit, self.connect_to(&place, is_only)).await;
                     match connected.unwrap_or_else(|_| Err(format!("no reply within {limit:?}"))) {
                         Ok(connection) => return Ok(connection),
                         Err(problem) => problems.push(format!("{place}: {problem}")),
@@ -149,15 +149,9 @@ where
     }
 
     /// Returns the addresses of a name.
-    async fn look_up(
-        &self,
-        name: &Name,
-        limit: Duration,
-        deadline: std::time::Instant,
-        time: Duration,
-    ) -> Result<Vec<Place>, Problem> {
+    async fn look_up(&self, name: &Name, limit: Duration, time: Duration) -> Result<Vec<Place>, Problem> {
         let began = Instant::now();
-        let found = timeout_at(deadline.into(), (self.resolver)(name.clone())).await;
+        let found = timeout(limit, (self.resolver)(name.clone())).await;
         if began.elapsed() > time {
             self.late().insert(name.name.clone());
         } else {

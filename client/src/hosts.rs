@@ -5,15 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use snowflake_id_core::hosts;
+use snowflake_id_core::hosts::{self, PORT, TIME_FOR_AN_ADDRESS};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use tokio_postgres::Config;
 use tokio_postgres::config::{ChannelBinding, Host, SslMode, SslNegotiation, TargetSessionAttrs};
-
-/// Time limit for one address, unless the connection string has a `connect_timeout`. As for servers.
-const TIME_FOR_AN_ADDRESS: Duration = Duration::from_secs(5);
-/// The default port of PostgreSQL.
-const PORT: u16 = 5432;
 
 pub type Step = hosts::Step<Name, Place>;
 
@@ -81,18 +76,17 @@ pub fn check(config: &Config, has_tls: bool) -> Result<Vec<Step>, String> {
 }
 
 fn list(config: &Config) -> Result<Vec<Step>, String> {
-    let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
-    let count = hosts::count(hosts.len(), addresses.len(), ports.len())?;
-    if count == 0 {
+    let hosts = hosts::listed(config.get_hosts(), config.get_hostaddrs(), config.get_ports())?;
+    if hosts.is_empty() {
         return Err("the connection string names no host: specify host or hostaddr".into());
     }
-    let step = |at: usize| {
-        let port = ports.get(at).or(ports.first()).copied().unwrap_or(PORT);
+    let step = |(host, address, port): hosts::Listed<Host, IpAddr, u16>| {
+        let port = port.copied().unwrap_or(PORT);
         let at_address = |name: &str, address: IpAddr| {
             let name = if name.is_empty() { address.to_string() } else { name.into() };
             Step::Connect(Place { name, target: Target::Address(SocketAddr::new(address, port)) })
         };
-        match (hosts.get(at), addresses.get(at)) {
+        match (host, address) {
             (Some(Host::Tcp(name)), Some(&address)) => Ok(at_address(name, address)),
             (_, Some(&address)) => Ok(at_address("", address)),
             (Some(Host::Unix(directory)), None) => {
@@ -106,7 +100,7 @@ fn list(config: &Config) -> Result<Vec<Step>, String> {
             _ => Err("a host is empty: specify a name, an address or the directory of a socket".into()),
         }
     };
-    (0..count).map(step).collect()
+    hosts.into_iter().map(step).collect()
 }
 
 /// Returns the time limit for one address.

@@ -1,29 +1,34 @@
 //! [`Attempts`]: which host of a connection string is tried next, and how long an attempt may take.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// No wait is longer: 100 years, so that no sum of times overflows.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+/// The default port of PostgreSQL.
+pub const PORT: u16 = 5432;
+/// Time limit for one address, unless the connection string has a `connect_timeout`.
+pub const TIME_FOR_AN_ADDRESS: Duration = Duration::from_secs(5);
 
-/// Returns the instant at which a wait of this length ends. A wait without end ends in 100 years.
-pub fn deadline(now: Instant, time: Duration) -> Instant {
-    now.checked_add(time.min(LONGEST)).unwrap_or(now)
-}
+/// The name, the address and the port of one host, if the connection string specifies them.
+pub type Listed<'a, N, A, P> = (Option<&'a N>, Option<&'a A>, Option<&'a P>);
 
-/// Returns the number of hosts in a connection string with these numbers of names, addresses and ports.
+/// Returns the hosts of a connection string with these lists. A single port applies to all hosts.
 ///
 /// # Errors
 /// Returns the reason why the lists do not belong together.
-pub fn count(names: usize, addresses: usize, ports: usize) -> Result<usize, String> {
-    let hosts = names.max(addresses);
-    if names > 0 && addresses > 0 && names != addresses {
+pub fn listed<'a, N, A, P>(
+    names: &'a [N],
+    addresses: &'a [A],
+    ports: &'a [P],
+) -> Result<Vec<Listed<'a, N, A, P>>, String> {
+    let hosts = names.len().max(addresses.len());
+    if !names.is_empty() && !addresses.is_empty() && names.len() != addresses.len() {
+        let (names, addresses) = (names.len(), addresses.len());
         return Err(format!("could not match {names} host names to {addresses} hostaddr values"));
     }
-    if ports > 1 && ports != hosts {
-        return Err(format!("could not match {ports} port numbers to {hosts} hosts"));
+    if ports.len() > 1 && ports.len() != hosts {
+        return Err(format!("could not match {} port numbers to {hosts} hosts", ports.len()));
     }
-    Ok(hosts)
+    Ok((0..hosts).map(|at| (names.get(at), addresses.get(at), ports.get(at).or(ports.first()))).collect())
 }
 
 /// One step on the way to a connection.
@@ -33,17 +38,6 @@ pub enum Step<N, A> {
     LookUp(N),
     /// Connects to an address, or to a socket.
     Connect(A),
-}
-
-/// A step, and the time that it may take.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt<N, A> {
-    /// The step.
-    pub step: Step<N, A>,
-    /// The time limit of the step.
-    pub limit: Duration,
-    /// When the time limit has passed.
-    pub deadline: Instant,
 }
 
 /// The steps to the hosts of a connection string. Each address of a host has a time limit of its own, so that an
@@ -64,14 +58,14 @@ impl<N, A, K: Ord, O: FnMut(&Step<N, A>) -> K> Attempts<N, A, O> {
         attempts
     }
 
-    /// Returns the next step, which begins now, or `None` if no host is left.
-    pub fn next(&mut self, now: Instant) -> Option<Attempt<N, A>> {
+    /// Returns the next step with its time limit, or `None` if no host is left.
+    pub fn next_step(&mut self) -> Option<(Step<N, A>, Duration)> {
         let step = self.left.pop_front()?;
         let limit = match step {
             Step::LookUp(_) => self.look_up,
             Step::Connect(_) => self.connect,
         };
-        Some(Attempt { step, limit, deadline: deadline(now, limit) })
+        Some((step, limit))
     }
 
     /// Notes the addresses of the name that was looked up. They come before the next host.
