@@ -1,11 +1,13 @@
 //! Ways to hosts of which the first is of no use, with a stand-in for a server and for the name service.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::AtomicUsize;
-use std::thread;
 
 use super::*;
+
+#[path = "../../tests/wire/mod.rs"]
+mod wire;
 
 /// A host on an address of this machine.
 struct Server {
@@ -23,19 +25,15 @@ enum Kind {
 
 impl Server {
     fn at(address: &str, port: u16, kind: Kind) -> Server {
-        let listener = TcpListener::bind((address, port)).unwrap();
-        let port = listener.local_addr().unwrap().port();
         let made = Arc::new(AtomicUsize::new(0));
         let counter = made.clone();
-        thread::spawn(move || {
-            let mut kept = vec![];
-            for stream in listener.incoming() {
-                counter.fetch_add(1, Ordering::SeqCst);
-                let stream = stream.unwrap();
-                match kind {
-                    Kind::Silent => kept.push(stream),
-                    _ => drop(thread::spawn(move || serve(stream, kind == Kind::Standby))),
-                }
+        let port = wire::listen(address, port, move |mut stream| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            // Whether transactions are read-only.
+            let answer = if kind == Kind::Standby { "on" } else { "off" };
+            match kind {
+                Kind::Silent => drop(stream.read_to_end(&mut vec![])),
+                _ => drop(wire::serve(stream, |_, _| Some(answer.into()))),
             }
         });
         Server { port, made }
@@ -44,44 +42,6 @@ impl Server {
     fn made(&self) -> usize {
         self.made.load(Ordering::SeqCst)
     }
-}
-
-/// Speaks just enough of PostgreSQL's protocol to answer whether transactions are read-only.
-fn serve(mut stream: TcpStream, is_standby: bool) -> Option<()> {
-    read(&mut stream, false)?;
-    stream.write_all(&[message(b'R', &[0; 4]), message(b'Z', b"I")].concat()).ok()?;
-    loop {
-        while read(&mut stream, true)? != b'S' {}
-        let answer: &[u8] = if is_standby { b"\0\0\0\x02on" } else { b"\0\0\0\x03off" };
-        let text_type = [0, 0, 0, 25];
-        let column = [b"\0\x01setting\0\0\0\0\0\0\0", &text_type[..], b"\xff\xff\xff\xff\xff\xff\0\0"];
-        let reply = [
-            message(b'1', b""),
-            message(b'2', b""),
-            message(b't', b"\0\0"),
-            message(b'T', &column.concat()),
-            message(b'D', &[b"\0\x01", answer].concat()),
-            message(b'C', b"SELECT 1\0"),
-            message(b'Z', b"I"),
-        ];
-        stream.write_all(&reply.concat()).ok()?;
-    }
-}
-
-/// Reads a message, and returns its tag.
-fn read(stream: &mut TcpStream, has_tag: bool) -> Option<u8> {
-    let (mut tag, mut length) = ([0], [0; 4]);
-    if has_tag {
-        stream.read_exact(&mut tag).ok()?;
-    }
-    stream.read_exact(&mut length).ok()?;
-    let mut body = vec![0; u32::from_be_bytes(length) as usize - 4];
-    stream.read_exact(&mut body).ok()?;
-    Some(tag[0])
-}
-
-fn message(tag: u8, body: &[u8]) -> Vec<u8> {
-    [&[tag], &(body.len() as u32 + 4).to_be_bytes()[..], body].concat()
 }
 
 /// The stand-in for the name service: `twice` has two addresses, `slow` is found late, and `stuck` never.
