@@ -6,11 +6,14 @@
 //! can then detect that the thread is stuck, and at which host.
 
 use std::ffi::{CStr, CString};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::hosts::{Host, Hosts};
+use snowflake_id_core::hosts::Attempts;
+
+use super::hosts::{Host, Hosts, Step};
 use crate::pg::helper::poll;
 use crate::pg::libpq::{Connection, Options, Problem};
 use crate::pg::wait::Interest;
@@ -21,20 +24,20 @@ const TIME_FOR_OPTIONS: Duration = Duration::from_secs(30);
 /// configured.
 const TIME_FOR_A_LOOKUP: Duration = Duration::from_secs(30);
 
-/// The current step of the thread.
+/// What the thread is doing.
 #[derive(Clone)]
-pub struct Step {
-    /// The time at which the step should be complete.
+pub struct Task {
+    /// The time at which the task should be complete.
     pub deadline: Instant,
-    /// The problem to report if the step misses its deadline.
+    /// The problem to report if the task misses its deadline.
     pub problem: String,
-    /// The keys of the hosts to which the current step connects.
+    /// The keys of the hosts to which the task connects.
     pub hosts: Vec<u64>,
 }
 
 /// The progress of the helper thread, shared with the waiting process.
 pub struct Progress {
-    step: Mutex<Step>,
+    task: Mutex<Task>,
     /// Whether any server has answered.
     has_answer: AtomicBool,
 }
@@ -43,14 +46,13 @@ impl Progress {
     pub fn new() -> Progress {
         let seconds = TIME_FOR_OPTIONS.as_secs();
         let problem = format!("could not read the options of the connection string within {seconds} s");
-        let step = Step { deadline: Instant::now() + TIME_FOR_OPTIONS, problem, hosts: vec![] };
-        Progress { step: Mutex::new(step), has_answer: AtomicBool::new(false) }
+        let task = Task { deadline: Instant::now() + TIME_FOR_OPTIONS, problem, hosts: vec![] };
+        Progress { task: Mutex::new(task), has_answer: AtomicBool::new(false) }
     }
 
-    fn tell(&self, time: Duration, problem: String, hosts: &[&Host]) {
-        let hosts = hosts.iter().map(|host| host.key()).collect();
-        let step = Step { deadline: Instant::now() + time, problem, hosts };
-        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = step;
+    fn tell(&self, limit: Duration, problem: String, hosts: &[&Host]) {
+        let (deadline, hosts) = (Instant::now() + limit, hosts.iter().map(|host| host.key()).collect());
+        *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Task { deadline, problem, hosts };
     }
 
     fn note_answer(&self) {
@@ -63,91 +65,83 @@ impl Progress {
         self.has_answer.load(Ordering::Acquire)
     }
 
-    /// Returns the current step if the step has missed its deadline.
-    pub fn overdue(&self) -> Option<Step> {
-        let step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
-        (Instant::now() >= step.deadline).then(|| step.clone())
+    /// Returns the current task if it has missed its deadline.
+    pub fn overdue(&self) -> Option<Task> {
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        (Instant::now() >= task.deadline).then(|| task.clone())
     }
 }
 
-/// The result of the helper thread.
-pub struct Attempt {
-    pub connection: Result<Connection, Problem>,
-    /// The keys of the hosts whose name lookup exceeded the time limit of a host.
-    pub late: Vec<u64>,
-}
-
 /// Connects to the first host of the list that accepts the connection. Hosts with a lower `order_of` value
-/// are tried first, and hosts with equal values in the order of the list.
-pub fn connect(string: &CStr, order_of: impl Fn(u64) -> i64, progress: &Progress) -> Attempt {
-    let mut late = vec![];
-    let connection = connect_to_any(string, order_of, progress, &mut late);
-    Attempt { connection, late }
-}
-
-fn connect_to_any(
+/// are tried first, and hosts with equal values in the order of the list. `late` receives the keys of the hosts whose
+/// name lookup exceeded the time limit of an address.
+pub fn connect(
     string: &CStr,
     order_of: impl Fn(u64) -> i64,
     progress: &Progress,
     late: &mut Vec<u64>,
 ) -> Result<Connection, Problem> {
     // The list of hosts may come from a service file.
-    let mut hosts = Hosts::of(&Options::in_effect(&parameters(string, &[])))?;
-    hosts.list.sort_by_key(|host| order_of(host.key()));
+    let hosts = Hosts::of(&Options::in_effect(&parameters(string, &[])))?;
+    let order = |step: &Step| {
+        let host = match step {
+            Step::LookUp(host) => host,
+            Step::Connect((_, found)) => found,
+        };
+        (order_of(host.key()), hosts.random.as_ref().map(|random| random.hash_one(host)))
+    };
+    let mut attempts = Attempts::new(hosts.steps(), TIME_FOR_A_LOOKUP, hosts.time, order);
     let mut problems = vec![];
-    // For each host, why one of its addresses has rejected the connection.
+    // Why addresses have rejected the connection, with the keys of their hosts.
     let mut rejections = vec![];
-    for host in &hosts.list {
-        let start = Instant::now();
-        if let Some(name) = host.unknown_name() {
-            let seconds = TIME_FOR_A_LOOKUP.as_secs();
-            let problem = format!(
-                "could not translate host name \"{name}\" to address: no reply from the name service within {seconds} s"
-            );
-            progress.tell(TIME_FOR_A_LOOKUP, problem, &[host]);
-        }
-        let found = host.look_up();
-        if start.elapsed() > hosts.time {
-            late.push(host.key());
-        }
-        let mut hosts_found = found.unwrap_or_else(|problem| {
-            problems.push(problem);
-            vec![]
-        });
-        let mut rejection = None;
-        hosts_found.sort_by_key(|host_found| order_of(host_found.key()));
-        for host_found in &hosts_found {
-            let problem = format!(
-                "could not connect to {host_found}: libpq has been processing data from the host for more than {} s, possibly because of too many SCRAM iterations",
-                hosts.time.as_secs()
-            );
-            progress.tell(hosts.time, problem, &[host, host_found]);
-            match connect_to(string, &hosts, host_found, progress) {
-                Ok(connection) => return Ok(connection),
-                Err(problem) => {
-                    problems.push(problem.text);
-                    rejection = rejection.or(problem.rejection);
+    while let Some((step, limit)) = attempts.next_step() {
+        let seconds = limit.as_secs();
+        match step {
+            Step::LookUp(host) => {
+                let start = Instant::now();
+                let of_name = format!("could not translate host name \"{}\" to address", host.name);
+                let problem = format!("{of_name}: no reply from the name service within {seconds} s");
+                progress.tell(limit, problem, &[host]);
+                match host.look_up() {
+                    Ok(found) => attempts.found(found.map(|found| (host, found))),
+                    Err(problem) => problems.push(format!("{of_name}: {problem}")),
+                }
+                if start.elapsed() > hosts.time {
+                    late.push(host.key());
+                }
+            }
+            Step::Connect((host, found)) => {
+                let problem = format!(
+                    "could not connect to {found}: libpq has been processing data from the host for more than {seconds} s, possibly because of too many SCRAM iterations"
+                );
+                progress.tell(limit, problem, &[host, &found]);
+                match connect_to(string, &hosts, &found, limit, progress) {
+                    Ok(connection) => return Ok(connection),
+                    Err(problem) => {
+                        problems.push(problem.text);
+                        rejections.extend(problem.rejection.map(|rejection| (host.key(), rejection)));
+                    }
                 }
             }
         }
-        rejections.push(rejection);
     }
     // A host that has not answered may be the registry.
-    let is_rejected = rejections.iter().all(Option::is_some);
-    let rejection = rejections.into_iter().next().flatten().filter(|_| is_rejected);
-    Err(Problem { text: problems.join("; "), rejection })
+    let has_rejected = |host: &Host| rejections.iter().any(|&(key, _)| key == host.key());
+    let rejection = rejections.first().filter(|_| hosts.list.iter().all(has_rejected));
+    Err(Problem { text: problems.join("; "), rejection: rejection.map(|&(_, rejection)| rejection) })
 }
 
-/// Connects to one host. Returns when the connection is established or refused, or when the time limit of a
-/// host has passed. libpq ignores its `connect_timeout` parameter when a connection is made in steps.
+/// Connects to one address. Returns when the connection is established or refused, or when the time limit has
+/// passed. libpq ignores its `connect_timeout` parameter when a connection is made in steps.
 fn connect_to(
     string: &CStr,
     hosts: &Hosts,
-    host_found: &Host,
+    found: &Host,
+    limit: Duration,
     progress: &Progress,
 ) -> Result<Connection, Problem> {
-    let deadline = Instant::now() + hosts.time;
-    let mut connection = Connection::start(&parameters(string, &hosts.parameters(host_found)))?;
+    let deadline = Instant::now() + limit;
+    let mut connection = Connection::start(&parameters(string, &hosts.parameters(found)))?;
     if let Some(problem) = connection.failure() {
         // Since version 17, libpq checks `requirepeer` this early, so it may have rejected a server that has accepted.
         if hosts.checks_peer && connection.has_listener() {
@@ -159,7 +153,7 @@ fn connect_to(
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(format!("no reply from {host_found} within {} s", hosts.time.as_secs()).into());
+            return Err(format!("no reply from {found} within {} s", limit.as_secs()).into());
         }
         if poll(connection.socket(), interest, left) {
             // The call below may block.

@@ -113,7 +113,10 @@ pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, N
     }
     let progress = Arc::new(Progress::new());
     let (of_thread, string, known) = (progress.clone(), string.to_owned(), stuck());
-    let work = move || connecting::connect(&string, |host| known.order_of(host), &of_thread);
+    let work = move || {
+        let mut late = vec![];
+        (connecting::connect(&string, |host| known.order_of(host), &of_thread, &mut late), late)
+    };
     // SAFETY: the thread calls only libpq and the C library. It uses its arguments, which it owns or which are `Sync`.
     let helper = unsafe { Helper::start(work) }
         .map_err(|problem| format!("could not start a thread for connecting: {problem}"))?;
@@ -122,21 +125,21 @@ pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, N
         if !keep_waiting() {
             return Err(NoAnswer::Stopping);
         }
-        let Some(step) = progress.overdue() else {
+        let Some(task) = progress.overdue() else {
             overdue_since = None;
             continue;
         };
         if overdue_since.get_or_insert_with(Instant::now).elapsed() >= GRACE {
-            stuck::note(&step.hosts, true);
-            return Err(NoAnswer::Stuck { problem: step.problem, has_answer: progress.has_answer() });
+            stuck::note(&task.hosts, true);
+            return Err(NoAnswer::Stuck { problem: task.problem, has_answer: progress.has_answer() });
         }
     }
-    let attempt = helper.result().ok_or_else(|| "bug: the connecting thread panicked".to_owned())?;
-    stuck::note(&attempt.late, false);
-    if attempt.connection.is_ok() {
+    let (connection, late) = helper.result().ok_or("bug: the connecting thread panicked".to_owned())?;
+    stuck::note(&late, false);
+    if connection.is_ok() {
         stuck::note_connection();
     }
-    attempt.connection.map_err(|Problem { text: problem, rejection }| match rejection {
+    connection.map_err(|Problem { text: problem, rejection }| match rejection {
         Some(rejection) => NoAnswer::Rejected { problem, rejection },
         None if progress.has_answer() => NoAnswer::Failed(problem),
         None => NoAnswer::Unreachable(problem),

@@ -1,24 +1,27 @@
 //! The hosts listed in a connection string.
 
 use std::ffi::{CStr, CString};
-use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, RandomState};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
+use std::{fmt, io};
+
+use snowflake_id_core::hosts::{self, PORT, TIME_FOR_AN_ADDRESS};
 
 use crate::pg::libpq::Options;
 
-/// The default port of a host.
-const USUAL_PORT: &str = "5432";
-/// Time limit for one host, unless `connect_timeout` sets another one.
-const TIME_FOR_A_HOST: Duration = Duration::from_secs(5);
 /// The highest time limit that `connect_timeout` can set.
-const MOST_TIME_FOR_A_HOST: Duration = Duration::from_secs(60);
+const MOST_TIME_FOR_AN_ADDRESS: Duration = Duration::from_secs(60);
+
+/// A step to a host of the list. `Connect` has the host, and a copy with the address that was found.
+pub type Step<'a> = hosts::Step<&'a Host, (&'a Host, Host)>;
 
 pub struct Hosts {
     pub list: Vec<Host>,
     /// Time limit for each address.
     pub time: Duration,
+    /// Hashes hosts if their order is random.
+    pub random: Option<RandomState>,
     /// Whether libpq checks the user who runs a server on a Unix-domain socket.
     pub checks_peer: bool,
     has_names: bool,
@@ -39,36 +42,37 @@ impl Hosts {
         let all =
             |keyword| -> Vec<&str> { options.get(keyword).map_or(vec![], |text| text.split(',').collect()) };
         let (names, addresses, ports) = (all("host"), all("hostaddr"), all("port"));
-        let count = names.len().max(addresses.len()).max(1);
-        if !names.is_empty() && !addresses.is_empty() && names.len() != addresses.len() {
-            let (names, addresses) = (names.len(), addresses.len());
-            return Err(format!("could not match {names} host names to {addresses} hostaddr values"));
-        }
-        if ports.len() > 1 && ports.len() != count {
-            return Err(format!("could not match {} port numbers to {count} hosts", ports.len()));
-        }
-        let mut list: Vec<_> = (0..count)
-            .map(|at| {
-                let text = |list: &[&str]| list.get(at).copied().unwrap_or_default().to_owned();
-                // If a single port is given, it applies to all hosts.
-                let port = if ports.len() == 1 { ports[0].to_owned() } else { text(&ports) };
-                let port = if port.is_empty() { USUAL_PORT.to_owned() } else { port };
-                Host { name: text(&names), address: text(&addresses), port }
-            })
-            .collect();
-        if options.get("load_balance_hosts") == Some("random") {
-            let random = RandomState::new();
-            list.sort_by_key(|host| random.hash_one(host));
-        }
+        let (has_names, has_addresses) = (!names.is_empty(), !addresses.is_empty());
+        // Without a host, libpq uses its default socket.
+        let names = if has_names || has_addresses { names } else { vec![""] };
+        let text = |text: Option<&&str>| text.copied().unwrap_or_default().to_owned();
+        let host = |(name, address, port): hosts::Listed<&str, &str, &str>| {
+            let port = if port.is_none_or(|port| port.is_empty()) { PORT.to_string() } else { text(port) };
+            Host { name: text(name), address: text(address), port }
+        };
+        let list = hosts::listed(&names, &addresses, &ports)?.into_iter().map(host).collect();
         let time = options.get("connect_timeout").and_then(|text| text.trim().parse::<i32>().ok());
         let time = time.and_then(|seconds| u64::try_from(seconds).ok()).filter(|&seconds| seconds > 0);
         Ok(Hosts {
             list,
-            time: time.map_or(TIME_FOR_A_HOST, Duration::from_secs).min(MOST_TIME_FOR_A_HOST),
+            time: time.map_or(TIME_FOR_AN_ADDRESS, Duration::from_secs).min(MOST_TIME_FOR_AN_ADDRESS),
+            random: (options.get("load_balance_hosts") == Some("random")).then(RandomState::new),
             checks_peer: options.get("requirepeer").is_some(),
-            has_names: !names.is_empty(),
-            has_addresses: !addresses.is_empty(),
+            has_names,
+            has_addresses,
         })
+    }
+
+    /// Returns the steps to the hosts. A name without an address is looked up.
+    pub fn steps(&self) -> Vec<Step<'_>> {
+        let is_known = |host: &Host| {
+            host.name.is_empty() || host.name.starts_with(['/', '@']) || !host.address.is_empty()
+        };
+        let steps = self.list.iter().map(|host| match is_known(host) {
+            true => Step::Connect((host, host.clone())),
+            false => Step::LookUp(host),
+        });
+        steps.collect()
     }
 
     /// Returns the parameters that make libpq connect only to this host.
@@ -87,20 +91,11 @@ impl Hosts {
 }
 
 impl Host {
-    /// Returns the name of the host if a name lookup is necessary.
-    pub fn unknown_name(&self) -> Option<&str> {
-        let is_known = self.name.is_empty() || self.name.starts_with(['/', '@']) || !self.address.is_empty();
-        (!is_known).then_some(self.name.as_str())
-    }
-
-    /// Returns one entry for each address of the host. The function queries the name service, and may
+    /// Returns one entry for each address of the name. The function queries the name service, and may
     /// therefore block.
-    pub fn look_up(&self) -> Result<Vec<Host>, String> {
-        let Some(name) = self.unknown_name() else { return Ok(vec![self.clone()]) };
-        let addresses = (name, 0)
-            .to_socket_addrs()
-            .map_err(|problem| format!("could not translate host name \"{name}\" to address: {problem}"))?;
-        Ok(addresses.map(|address| Host { address: address_of(address), ..self.clone() }).collect())
+    pub fn look_up(&self) -> io::Result<impl Iterator<Item = Host>> {
+        let addresses = (&*self.name, 0).to_socket_addrs()?;
+        Ok(addresses.map(|address| Host { address: address_of(address), ..self.clone() }))
     }
 
     /// Returns the key of the host in shared memory.

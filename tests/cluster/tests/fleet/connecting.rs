@@ -29,6 +29,34 @@ fn a_host_with_two_addresses() {
     assert!(dead.made() > 0, "the other address came first");
 }
 
+/// A host rejects the login if one of its addresses does. If another host does not answer, it may be the registry.
+#[test]
+fn some_hosts_reject_the_login() {
+    let fleet = Fleet::start(LASTING_LEASES);
+    let (right, unused) = (Proxy::to(&fleet.registry), unused_port());
+    // No server listens on the second address of the name.
+    let name = format!("registry.example:{}", right.port());
+    let names = "127.0.0.1 registry.example\n127.0.0.2 registry.example\n";
+    let string = |hosts: &[&str]| {
+        let (hosts, ports): (Vec<_>, Vec<_>) = hosts.iter().map(|host| host.split_once(':').unwrap()).unzip();
+        format!("host={} port={} user=nobody dbname=postgres", hosts.join(","), ports.join(","))
+    };
+    let server = fleet.server_by(string(&[&name])).stopped();
+    let started = start_with_file(&server, "/etc/hosts", names);
+    let Some(()) = needs("a file system of its own (run as root)", started) else { return };
+    server.connect().run("CREATE EXTENSION snowflake_id");
+    wait_for_registry_state(&server, "login refused");
+    let (refusing, dead) = (format!("127.0.0.1:{}", right.port()), format!("127.0.0.1:{unused}"));
+    for (hosts, state) in [
+        ([&name, &dead], "unreachable"),
+        ([&name, &refusing], "login refused"),
+        ([&dead, &name], "unreachable"),
+    ] {
+        server.change("snowflake_id.registry", &string(&hosts.map(|host| &**host)));
+        wait_for_registry_state(&server, state);
+    }
+}
+
 /// The first of two addresses is a black hole.
 #[test]
 fn the_first_address_is_a_black_hole() {

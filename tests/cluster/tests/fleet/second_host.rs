@@ -3,6 +3,20 @@
 use harness::network::{Fault, Proxy, unused_port};
 use harness::*;
 
+/// With `load_balance_hosts=random`, each host comes first at times.
+#[test]
+fn the_hosts_are_in_random_order() {
+    if major(&pg_config()) < 16 {
+        return; // libpq does not have the option.
+    }
+    let fleet = Fleet::start("lease => '10min', renew_every => '100ms'");
+    let (first, second) = (Proxy::to(&fleet.registry), Proxy::to(&fleet.registry));
+    let hosts = format!("host=127.0.0.1,127.0.0.1 port={},{}", first.port(), second.port());
+    let string = format!("{hosts} user=fleet dbname=postgres load_balance_hosts=random");
+    let _server = fleet.server_by(string).start();
+    eventually("connections to both hosts", || first.made() > 1 && second.made() > 1);
+}
+
 /// The server asks a host before the right one. That host refuses, says nothing, or is a standby.
 #[test]
 fn the_registry_is_the_second_of_the_hosts() {
