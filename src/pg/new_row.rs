@@ -81,9 +81,9 @@ impl NewRow<'_> {
                 self.row,
                 self.descriptor,
                 1,
-                &mut number,
-                &mut datum,
-                &mut is_null,
+                &raw mut number,
+                &raw mut datum,
+                &raw mut is_null,
             );
         }
     }
