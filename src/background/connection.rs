@@ -117,7 +117,8 @@ pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, N
         let mut late = vec![];
         (connecting::connect(&string, |host| known.order_of(host), &of_thread, &mut late), late)
     };
-    // SAFETY: the thread calls only libpq and the C library. It uses its arguments, which it owns or which are `Sync`.
+    // SAFETY: `connecting` and `order_of` call only libpq and the C library. The thread owns what it uses, or shares it as
+    // `Progress`, which is `Sync`.
     let helper = unsafe { Helper::start(work) }
         .map_err(|problem| format!("could not start a thread for connecting: {problem}"))?;
     let mut overdue_since = None;

@@ -83,8 +83,8 @@ fn leave_at_once_if_running() {
         }
     }
     if !IS_SET.swap(true, Ordering::Relaxed) {
-        // SAFETY: the list has room for the few callbacks of a backend. PostgreSQL raises a FATAL error if the list
-        // is full.
+        // SAFETY: the library with the callback stays loaded. PostgreSQL raises a FATAL error if the list of callbacks is
+        // full.
         unsafe { pg_sys::on_proc_exit(Some(leave), pg_sys::Datum::from(0_usize)) };
     }
 }
@@ -93,7 +93,7 @@ fn leave_at_once_if_running() {
 fn without_signals<T>(action: impl FnOnce() -> T) -> T {
     // SAFETY: signal sets are plain integers, and sigfillset fills this one.
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: as above.
+    // SAFETY: as above, except that pthread_sigmask stores the old mask in this one.
     let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: both sets are on the stack. Only the signal mask of this thread changes.
     unsafe {
@@ -101,7 +101,7 @@ fn without_signals<T>(action: impl FnOnce() -> T) -> T {
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
     }
     let result = action();
-    // SAFETY: restores the old mask.
+    // SAFETY: `before` is the mask that this thread had.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
     result
 }
