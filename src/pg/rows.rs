@@ -24,6 +24,7 @@
 
 use std::ffi::CStr;
 use std::mem::offset_of;
+use std::slice;
 
 use pgrx::itemptr::item_pointer_get_both;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -31,16 +32,32 @@ use pgrx::prelude::*;
 
 use super::encoding::converted_to_utf8;
 use super::relation::Relation;
+use super::syscache::cached;
 use super::varlena::bytes;
 
 /// PostgreSQL's `FirstCommandId`.
 const FIRST_COMMAND: pg_sys::CommandId = 0;
 
-/// The location of a row in its relation. The lock on the relation keeps the row at its location.
-#[derive(Clone, Copy)]
+/// The location of a row in its relation. A row keeps its location as long as the relation keeps its [file](RowsFile).
+#[derive(Clone, Copy, Debug)]
 pub struct RowAt(pg_sys::ItemPointerData);
 
+/// A relation, and the file that contains its rows. Commands that move rows give the relation another file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowsFile {
+    relation: pg_sys::Oid,
+    file: pg_sys::Oid,
+}
+
 impl Relation {
+    /// Returns the file of the locked relation. The lock keeps the file until the end of the transaction.
+    pub fn rows_file(self) -> Option<RowsFile> {
+        use pg_sys::SysCacheIdentifier::RELOID;
+        // SAFETY: the cache entries are rows of the corresponding catalog.
+        let file = unsafe { cached(RELOID, self.0, |row: &pg_sys::FormData_pg_class| row.relfilenode) };
+        file.map(|file| RowsFile { relation: self.0, file })
+    }
+
     /// Calls the closure `action` for each row with the values of these columns. A column that does not exist, or has
     /// another type, is NULL.
     pub fn for_each_row<const N: usize>(
@@ -112,24 +129,45 @@ impl Relation {
                 found = Some(at);
             }
         });
-        self.overwrite_at(found, values);
+        match found {
+            Some(at) => self.write(at, None, values),
+            None => drop(self.insert(values)),
+        }
     }
 
-    /// Overwrites the row at a location that `for_each_row_at` has passed in the same transaction, or inserts a row.
-    /// Otherwise like [`Relation::overwrite`].
-    pub fn overwrite_at<const N: usize>(self, at: Option<RowAt>, values: [pg_sys::Datum; N]) {
-        // SAFETY: the row is formed for this relation, which stays open until the row is written. The relation is a
-        // heap, because this module locks no other kind of relation.
+    /// Overwrites the row at a location, which must contain exactly the values `old`. Otherwise like
+    /// [`Relation::overwrite`]. The location must come from the current file of the relation.
+    ///
+    /// # Errors
+    /// Raises a PostgreSQL error if the location contains anything else, and changes nothing.
+    pub fn replace<const N: usize>(self, at: RowAt, old: [pg_sys::Datum; N], new: [pg_sys::Datum; N]) {
+        self.write(at, Some(old), new);
+    }
+
+    fn write<const N: usize>(self, at: RowAt, old: Option<[pg_sys::Datum; N]>, new: [pg_sys::Datum; N]) {
+        self.change(|relation| {
+            // SAFETY: the rows are formed for this relation, which is open. The relation is a heap, because this
+            // module locks no other kind of relation.
+            unsafe { write_over(relation, at.0, old.map(|old| form(relation, old)), form(relation, new)) }
+        });
+    }
+
+    /// Inserts a row, like [`Relation::overwrite`] if no row is found. Returns the location of the row.
+    pub fn insert<const N: usize>(self, values: [pg_sys::Datum; N]) -> RowAt {
+        // SAFETY: as in `write`.
+        self.change(|relation| unsafe { insert(relation, form(relation, values)) })
+    }
+
+    /// Opens the relation during the closure `change`, whose changes are durable after the commit.
+    fn change<T>(self, change: impl FnOnce(pg_sys::Relation) -> T) -> T {
+        // SAFETY: this transaction has locked the relation.
         unsafe {
             // Without a transaction ID, the commit would not flush the WAL to disk.
             pg_sys::GetTopTransactionId();
             let relation = pg_sys::relation_open(self.0, pg_sys::NoLock as pg_sys::LOCKMODE);
-            let row = form(relation, values);
-            match at {
-                Some(RowAt(pointer)) => write_over(relation, pointer, row),
-                None => insert(relation, row),
-            }
+            let changed = change(relation);
             pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
+            changed
         }
     }
 }
@@ -167,20 +205,30 @@ unsafe fn form<const N: usize>(
 ///
 /// # Safety
 /// The relation is open and locked, and is a heap without indexes. The row was formed for this relation.
-unsafe fn insert(relation: pg_sys::Relation, row: pg_sys::HeapTuple) {
+unsafe fn insert(relation: pg_sys::Relation, row: pg_sys::HeapTuple) -> RowAt {
     // The type of the options is signed up to PostgreSQL 18.
     let options = (pg_sys::HEAP_INSERT_FROZEN | pg_sys::HEAP_INSERT_NO_LOGICAL) as _;
     // SAFETY: by this function's contract. No process reads the command ID of the row. A standby always stores the
-    // first command ID. The same command ID keeps the pages identical on all servers.
-    unsafe { pg_sys::heap_insert(relation, row, FIRST_COMMAND, options, std::ptr::null_mut()) };
+    // first command ID. The same command ID keeps the pages identical on all servers. PostgreSQL notes the location in
+    // the row.
+    unsafe {
+        pg_sys::heap_insert(relation, row, FIRST_COMMAND, options, std::ptr::null_mut());
+        RowAt((*row).t_self)
+    }
 }
 
-/// Replaces the values of the row at `pointer` with the values of another row of the same form.
+/// Replaces the values of the row at `pointer` with the values of another row of the same form. If a row `expected` is
+/// given, the stored values must be equal to its values, and the row must not have been deleted or updated.
 ///
 /// # Safety
-/// The relation is an open heap with a row at `pointer`. A lock prevents commands from giving the relation new files.
-/// The new row was formed for the same relation.
-unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerData, row: pg_sys::HeapTuple) {
+/// The relation is an open heap that has the block of `pointer`. A lock prevents commands from giving the relation new
+/// files. The rows `expected` and `row` were formed for the same relation.
+unsafe fn write_over(
+    relation: pg_sys::Relation,
+    pointer: pg_sys::ItemPointerData,
+    expected: Option<pg_sys::HeapTuple>,
+    row: pg_sys::HeapTuple,
+) {
     let (block, number) = item_pointer_get_both(pointer);
     // SAFETY: by this function's contract the block exists. The change is made in the copy of the page that belongs
     // to the generic record. The buffer is locked from before the copy is made until the copy has been written back.
@@ -190,7 +238,19 @@ unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerDat
         let page = pg_sys::GenericXLogRegisterBuffer(record, buffer.0, 0);
         let length = (*row).t_len as usize;
         let new = (*row).t_data;
-        let Some(old) = row_of_form(page, number, length, &*new) else {
+        // The values of a row with this length and form.
+        let values_of = |row: pg_sys::HeapTupleHeader| {
+            let start = usize::from((*new).t_hoff);
+            slice::from_raw_parts_mut(row.cast::<u8>().add(start), length - start)
+        };
+        let is_expected = |old: &pg_sys::HeapTupleHeader| {
+            expected.is_none_or(|row| {
+                u32::from((**old).t_infomask) & pg_sys::HEAP_XMAX_INVALID != 0
+                    && (*row).t_len as usize == length
+                    && values_of(*old) == values_of((*row).t_data)
+            })
+        };
+        let Some(old) = row_of_form(page, number, length, &*new).filter(is_expected) else {
             pg_sys::GenericXLogAbort(record);
             drop(buffer);
             ereport!(
@@ -199,9 +259,7 @@ unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerDat
                 format!("row of relation with OID {} has an unexpected format", (*relation).rd_id.to_u32())
             );
         };
-        let header = usize::from((*new).t_hoff);
-        let values = new.cast::<u8>().add(header);
-        old.cast::<u8>().add(header).copy_from_nonoverlapping(values, length - header);
+        values_of(old).copy_from_slice(values_of(new));
         pg_sys::GenericXLogFinish(record);
     }
 }

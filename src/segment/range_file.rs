@@ -23,7 +23,7 @@ use snowflake_id_core::segment_answer::Granted;
 use snowflake_id_core::segment_records::{Change, SegmentRecords};
 use uuid::Uuid;
 
-use super::taken;
+use super::taken::{self, Taken};
 use crate::background::file;
 use crate::background::journal::Journal;
 use crate::pg::relation::Extension;
@@ -38,6 +38,7 @@ pub struct RangeFile {
     /// The numbers that were left at the last clean stop. The worker takes them over once.
     rest: Option<Rest>,
     journal: Journal,
+    taken: Taken,
     /// True if the last attempt to store the records failed.
     is_unwritable: bool,
 }
@@ -63,7 +64,8 @@ impl RangeFile {
             }
         });
         let journal = journal.map_err(|problem| format!("could not read file \"{NAME}\": {problem}"))?;
-        for (name, had) in taken::read()? {
+        let (taken, noted) = Taken::read()?;
+        for (name, had) in noted {
             let known = records.segments.entry(name.clone()).or_default();
             let stored = known.clone();
             known.merge(had);
@@ -72,7 +74,7 @@ impl RangeFile {
                 rest.iter_mut().for_each(|rest| rest.discard(&name));
             }
         }
-        Ok(RangeFile { records, rest, journal, is_unwritable: false })
+        Ok(RangeFile { records, rest, journal, taken, is_unwritable: false })
     }
 
     /// Returns the numbers that were left at the last clean stop. Only the first call returns them.
@@ -106,7 +108,7 @@ impl RangeFile {
         if !changes.is_empty() {
             let written = self.append(&changes).and_then(|()| match had.is_empty() {
                 true => Ok(()), // The database contains only the marks.
-                false => taken::write(&had),
+                false => self.taken.write(&had),
             });
             self.is_unwritable = written.is_err();
             written?;
@@ -133,8 +135,8 @@ impl RangeFile {
 
     /// Restores marks that are missing from the database, for example because the extension was dropped and created
     /// again.
-    pub fn note_again(&self) -> Result<(), String> {
-        taken::write(&self.records.segments)
+    pub fn note_again(&mut self) -> Result<(), String> {
+        self.taken.write(&self.records.segments)
     }
 
     /// Returns whether any records exist, or may exist in an unreadable file. The function must be called in a

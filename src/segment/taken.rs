@@ -6,12 +6,16 @@
 //! row that contains one of the numbers, and a server with such a row also has the mark. The order remains the same
 //! after a promotion, a restore or `pg_upgrade`, and for numbers from any registry.
 //!
+//! Only the worker writes the rows, so it remembers each row and its location ([`Taken`]), and reads the view only at
+//! its start and after a command has given the view another file.
+//!
 //! Rows are overwritten in place ([`crate::pg::rows`]). Like the horizon, the rows are excluded from dumps and
 //! publications, and protected from changes in SQL (see [`crate::keeper`]). The database may have a malicious owner,
 //! and the worker is a superuser: [`crate::pg::relation`] describes the precautions.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::mem;
 
 use pgrx::{IntoDatum, pg_sys};
 use snowflake_id_core::had::{End, Had};
@@ -21,9 +25,10 @@ use uuid::Uuid;
 use crate::background::transaction::{Problem, transaction};
 use crate::background::versions::{FORMAT_COLUMN, check_rows};
 use crate::pg::relation::{self, Extension, Kind, Relation};
-use crate::pg::rows::{bytes_of, uuid_of};
+use crate::pg::rows::{RowAt, RowsFile, bytes_of, uuid_of};
 
-/// The format of the rows. A version that changes their meaning raises the number.
+/// The format of the rows. A version that changes their meaning raises the number. A row is replaced only if it
+/// contains what [`values`] returns for it, so such a version must also remember the format of each row.
 const FORMAT: i32 = 1;
 
 /// Names are stored in UTF-8, whatever the encoding of the database. The columns are never NULL, so the length of a
@@ -47,38 +52,75 @@ const NONE: i64 = -1;
 /// The stored marks, by name.
 pub type Noted = BTreeMap<String, Had>;
 
-/// Reads all stored marks.
-pub fn read() -> Result<Noted, String> {
-    transaction(|| Ok(stored(lock()?)), || ()).map_err(|Problem(text)| text)
+/// The rows of the view, as this process has read and written them. All rows of the file are known, because no other
+/// process writes any. A row that is not what it was stays unchanged, and causes an error. After any error, all rows are
+/// read again, because the rollback undoes no change.
+#[derive(Debug, Default)]
+pub struct Taken {
+    file: Option<RowsFile>,
+    rows: BTreeMap<String, (RowAt, Had)>,
 }
 
-/// Stores the marks that are not stored yet. The marks are durable when this function returns. However, if the
-/// process [is stopping](crate::background::stop::is_stopping), a synchronous standby may not have received the
-/// marks.
-pub fn write(wanted: &Noted) -> Result<(), String> {
-    let write = || {
-        let relation = lock()?;
-        let mut missing: BTreeMap<_, _> = wanted.iter().filter(|(_, had)| **had != Had::default()).collect();
-        let mut changed = vec![];
-        relation.for_each_row_at(COLUMNS, |at, row| {
-            let Some((name, stored)) = mark(row) else { return };
-            let Some(had) = missing.remove(&name) else { return };
-            let mut merged = stored.clone();
-            merged.merge(had.clone());
-            if merged != stored {
-                changed.push((at, values(&name, &merged)));
+impl Taken {
+    /// Reads all stored marks.
+    pub fn read() -> Result<(Taken, Noted), String> {
+        transaction(|| scan(lock()?), || ()).map_err(|Problem(text)| text)
+    }
+
+    /// Stores the marks that are not stored yet. The marks are durable when this function returns. However, if the
+    /// process [is stopping](crate::background::stop::is_stopping), a synchronous standby may not have received the
+    /// marks.
+    pub fn write(&mut self, wanted: &Noted) -> Result<(), String> {
+        let known = mem::take(self);
+        let write = || {
+            let relation = lock()?;
+            let is_current = known.file.is_some() && known.file == relation.rows_file();
+            let mut known = if is_current { known } else { scan(relation)?.0 };
+            for (name, had) in wanted.iter().filter(|(_, had)| **had != Had::default()) {
+                known.store(relation, name, had);
             }
-        });
-        changed.into_iter().for_each(|(at, row)| relation.overwrite_at(Some(at), row));
-        missing.into_iter().for_each(|(name, had)| relation.overwrite_at(None, values(name, had)));
+            Ok(known)
+        };
+        *self = transaction(write, || ()).map_err(|Problem(text)| text)?;
         Ok(())
-    };
-    transaction(write, || ()).map_err(|Problem(text)| text)
+    }
+
+    fn store(&mut self, relation: Relation, name: &str, had: &Had) {
+        let Some((at, stored)) = self.rows.get_mut(name) else {
+            let at = relation.insert(values(name, had));
+            self.rows.insert(name.into(), (at, had.clone()));
+            return;
+        };
+        let mut merged = stored.clone();
+        merged.merge(had.clone());
+        if merged != *stored {
+            relation.replace(*at, values(name, stored), values(name, &merged));
+            *stored = merged;
+        }
+    }
+}
+
+fn scan(relation: Relation) -> Result<(Taken, Noted), Problem> {
+    check_rows(relation, "segment_taken", FORMAT)?;
+    let mut taken = Taken { file: relation.rows_file(), rows: BTreeMap::new() };
+    let mut noted = Noted::new();
+    relation.for_each_row_at(COLUMNS, |at, row| {
+        if let Some((name, had)) = mark(row) {
+            // Each name has one row. Duplicate rows are merged to the higher marks.
+            noted.entry(name.clone()).or_default().merge(had.clone());
+            taken.rows.entry(name).or_insert((at, had));
+        }
+    });
+    Ok((taken, noted))
 }
 
 /// Returns whether this database contains any marks. The caller must have started a transaction.
 pub fn is_there(extension: Extension) -> bool {
-    find(extension).is_some_and(|relation| !stored(relation).is_empty())
+    let mut is_there = false;
+    if let Some(relation) = find(extension) {
+        relation.for_each_row(COLUMNS, |row| is_there |= mark(row).is_some());
+    }
+    is_there
 }
 
 fn find(extension: Extension) -> Option<Relation> {
@@ -86,20 +128,7 @@ fn find(extension: Extension) -> Option<Relation> {
 }
 
 fn lock() -> Result<Relation, Problem> {
-    let relation = Extension::find(c"snowflake_id").and_then(find).ok_or_else(Problem::no_extension)?;
-    check_rows(relation, "segment_taken", FORMAT)?;
-    Ok(relation)
-}
-
-fn stored(relation: Relation) -> Noted {
-    let mut noted = Noted::new();
-    relation.for_each_row(COLUMNS, |row| {
-        if let Some((name, had)) = mark(row) {
-            // Each name has one row. Duplicate rows are merged to the higher marks.
-            noted.entry(name).or_default().merge(had);
-        }
-    });
-    noted
+    Extension::find(c"snowflake_id").and_then(find).ok_or_else(Problem::no_extension)
 }
 
 /// Returns the name and the marks in a row, or `None` if the row has no valid name.

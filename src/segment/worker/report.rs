@@ -169,7 +169,7 @@ impl Worker {
     }
 
     fn report_some(&mut self) -> Result<(), Option<Failure>> {
-        let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
+        let range_file = self.range_file.as_mut().map_err(|problem| Failure::of_file(problem))?;
         range_file.note_again().map_err(|problem| Failure::of_file(&problem))?;
         let names = range_file.names_after(self.reported_to.as_deref());
         let mut names: Vec<_> = names.take(MOST_REPORTED + 1).collect();

@@ -140,6 +140,7 @@ mod segments {
     mod bad_names;
     mod buffer;
     mod by_date;
+    mod locations;
     mod many_names;
     mod noted;
     mod numbers;

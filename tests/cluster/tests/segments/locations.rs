@@ -1,0 +1,117 @@
+//! The worker remembers where the marks of its names are stored. It reads no marks of other names, and never writes a
+//! mark to a location that has become another one.
+
+use harness::segments::*;
+use harness::*;
+
+const VIEW: &str = "snowflake_internal.segment_taken";
+
+fn name(number: usize) -> String {
+    format!("segment number {number}")
+}
+
+/// A server with three segments, of which it gets 50 numbers at a time.
+fn server_with_three() -> Cluster {
+    let server = single_server().start();
+    for number in 1..=3 {
+        administer(&server, &format!("create_segment('{}', min_step => 50, max_step => 50)", name(number)));
+    }
+    server
+}
+
+/// Takes numbers of each segment, from more than two further ranges.
+fn take(client: &mut Client, last: &mut [i64; 3]) {
+    for (at, last) in last.iter_mut().enumerate() {
+        let name = name(at + 1);
+        let call = format!("SELECT snowflake_segment_nextval('{name}')");
+        for _ in 0..120 {
+            // A range whose mark cannot be stored is lost.
+            let row = eventually("a number", || client.query_one(&call, &[]));
+            let number = row.get(0);
+            assert!(number > *last, "{name}: {number} after {last}");
+            *last = number;
+        }
+    }
+}
+
+/// Also checks that the view has one row for each segment, with the highest number or a higher one.
+fn take_and_check(client: &mut Client, last: &mut [i64; 3]) {
+    take(client, last);
+    for (at, last) in last.iter().enumerate() {
+        let name = name(at + 1);
+        let marks = format!("SELECT until_value FROM {VIEW} WHERE name = convert_to('{name}', 'UTF8')");
+        let marks = ids(client, &marks);
+        assert!(marks.len() == 1 && marks[0] >= *last, "{name}: {marks:?} after {last}");
+    }
+}
+
+fn unexpected_rows(server: &Cluster) -> usize {
+    server.log().matches("has an unexpected format").count()
+}
+
+#[test]
+fn a_grant_reads_no_marks_of_other_names() {
+    const NAMES: usize = 100;
+    let server = single_server().start();
+    create_numbered(&server, NAMES as u32);
+    let mut client = server.connect();
+    for number in 1..=NAMES {
+        next(&mut client, &name(number));
+    }
+    let of_view = "FROM pg_stat_all_tables WHERE relname = 'segment_taken'";
+    let stored = format!("SELECT n_tup_ins = {NAMES} {of_view}");
+    eventually("the rows", || single::<bool>(&mut client, &stored));
+    assert_eq!(single::<i64>(&mut client, &format!("SELECT seq_tup_read {of_view}")), 0);
+}
+
+#[test]
+fn commands_move_the_rows() {
+    let server = server_with_three();
+    let (mut client, mut last) = (server.connect(), [0; 3]);
+    take_and_check(&mut client, &mut last);
+    client.run("SET allow_in_place_tablespaces = on");
+    client.run("CREATE TABLESPACE elsewhere LOCATION ''");
+    for command in [
+        // Rows change places with each other.
+        format!(
+            "CREATE INDEX backwards ON {VIEW} (name DESC);
+             CLUSTER {VIEW} USING backwards;
+             DROP INDEX snowflake_internal.backwards"
+        ),
+        format!("VACUUM (FULL) {VIEW}"),
+        format!("ALTER MATERIALIZED VIEW {VIEW} SET TABLESPACE elsewhere"),
+    ] {
+        client.run(&command);
+        take_and_check(&mut client, &mut last);
+    }
+    // After this command, SQL cannot read the view.
+    client.run(&format!("REFRESH MATERIALIZED VIEW {VIEW} WITH NO DATA"));
+    take(&mut client, &mut last);
+    server.restart("immediate");
+    take(&mut server.connect(), &mut last);
+    assert_eq!(unexpected_rows(&server), 0);
+}
+
+/// A superuser updates or deletes the rows in their file. The worker writes no mark to a row that is gone.
+#[test]
+fn rows_are_changed_in_their_file() {
+    let server = server_with_three();
+    let (mut client, mut last) = (server.connect(), [0; 3]);
+    client.run("SET allow_system_table_mods = on");
+    for (round, change) in
+        [format!("UPDATE {VIEW} SET until_value = until_value"), format!("DELETE FROM {VIEW}")]
+            .iter()
+            .enumerate()
+    {
+        take_and_check(&mut client, &mut last);
+        let of_view = format!("WHERE oid = '{VIEW}'::regclass");
+        client.run(&format!(
+            "UPDATE pg_class SET relkind = 'r', relhasrules = false {of_view};
+             {change};
+             UPDATE pg_class SET relkind = 'm', relhasrules = true {of_view};"
+        ));
+        assert_eq!(unexpected_rows(&server) > 0, round > 0);
+    }
+    take_and_check(&mut client, &mut last);
+    assert!(unexpected_rows(&server) > 1);
+}
