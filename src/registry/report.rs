@@ -71,8 +71,9 @@ impl Failure {
                 (RegistryState::AllTaken, format!("this server cannot use {}", lease.identity))
             }
             // A server releases no lease.
-            Outcome::Released => (RegistryState::Granted, "the registry has released the lease".into()),
-            Outcome::Unknown => (RegistryState::Granted, "the registry does not know the lease".into()),
+            Outcome::Released | Outcome::Unknown => {
+                (RegistryState::Granted, "the registry does not know the lease".into())
+            }
             Outcome::Twin => (RegistryState::Granted, "another server has the same lease".into()),
             Outcome::Taken { free_from_us } => {
                 let when = match free_from_us {
