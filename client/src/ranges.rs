@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use snowflake_id_core::failures::Failures;
-use snowflake_id_core::number_call::{self, TAKE};
+use snowflake_id_core::number_call::{self, Protocol, TAKE};
 use snowflake_id_core::protocol::{Caller, Mismatch};
 use snowflake_id_core::reply::{NOT_VALID, Reply};
 use snowflake_id_core::segment_answer::{Granted, LONGEST_TOKEN, MOST_REQUESTS, REPORT_EVERY, report_every};
@@ -52,6 +52,7 @@ pub struct Task {
     connect: Connector,
     connection: Option<(Connection, Instant)>,
     node_name: String,
+    protocol: Protocol,
     /// The registry that has granted numbers. No other registry is accepted.
     registry_id: Option<Uuid>,
     clock: Arc<RegistryClock>,
@@ -77,6 +78,7 @@ impl Task {
             connect,
             connection: None,
             node_name,
+            protocol: Protocol::default(),
             registry_id: None,
             clock,
             known: BTreeMap::new(),
@@ -328,10 +330,11 @@ impl Task {
         let names: BTreeSet<_> = requests.iter().filter_map(|request| request["name"].as_str()).collect();
         let tokens: Vec<_> =
             names.into_iter().flat_map(|name| self.signed.tokens(self.registry_id, name)).collect();
-        let call = number_call::take(TAKE, self.registry_id, &self.node_name, requests, &tokens);
-        let sent_us = since_boot_us();
-        let rows = connection.call(&call).await?;
-        let middle_us = sent_us.midpoint(since_boot_us());
+        let (mut rows, mut middle_us) = self.call(&connection, requests, &tokens).await?;
+        if self.note_protocols(&rows) {
+            (rows, middle_us) = self.call(&connection, requests, &tokens).await?;
+            self.note_protocols(&rows);
+        }
         self.connection = Some((connection, Instant::now()));
         let first = rows.first().ok_or("the registry's reply is empty")?;
         if let Some(mismatch) = first.text("outcome").and_then(Mismatch::read) {
@@ -353,6 +356,27 @@ impl Task {
         }
         let index = |row: &Reply| usize::try_from(row.number("request")?).ok()?.checked_sub(1);
         Ok(rows.into_iter().filter_map(|row| Some((index(&row)?, row))).collect())
+    }
+
+    /// Sends a request. Returns the answer, and the time since boot at which the registry gave it.
+    async fn call(
+        &self,
+        connection: &Connection,
+        requests: &[Value],
+        tokens: &[String],
+    ) -> Result<(Vec<Reply>, i64), Problem> {
+        let call =
+            number_call::take(TAKE, self.protocol, self.registry_id, &self.node_name, requests, tokens);
+        let sent_us = since_boot_us();
+        let rows = connection.call(&call).await?;
+        Ok((rows, sent_us.midpoint(since_boot_us())))
+    }
+
+    /// Returns whether the request has to be sent once more.
+    fn note_protocols(&mut self, rows: &[Reply]) -> bool {
+        let Some(first) = rows.first() else { return false };
+        let mismatch = first.text("outcome").and_then(Mismatch::read);
+        self.protocol.note(mismatch.is_some(), first.protocols())
     }
 }
 

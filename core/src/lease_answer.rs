@@ -14,7 +14,7 @@ use crate::identity::Identity;
 use crate::lease::Lease;
 use crate::lease_state::Outcome;
 use crate::message::instant;
-use crate::protocol::{Mismatch, PROTOCOLS, highest_common};
+use crate::protocol::{Mismatch, next_protocol};
 use crate::reply::{NOT_VALID, Reply};
 
 /// The maximum length of a token, in bytes. A longer token is ignored.
@@ -89,14 +89,10 @@ impl Answer {
             let renew_every_us = reply.number("renew_every")?.clamp(SHORTEST_RENEWAL_US, lease_us / 2);
             Some(Registry { id: reply.text("registry_id")?.parse().ok()?, lease_us, renew_every_us })
         };
-        let protocols = || {
-            let number = |column| u32::try_from(reply.number(column)?).ok();
-            Some(number("lowest_protocol")?..=number("highest_protocol")?)
-        };
         let read = || {
             Some(Answer {
                 outcome: outcome?,
-                protocols: protocols(),
+                protocols: reply.protocols(),
                 registry_clock_us: reply.number("registry_clock")?,
                 registry: registry(),
                 detail: reply.text("detail").map(str::to_owned),
@@ -138,7 +134,7 @@ pub struct Terms {
 impl Default for Terms {
     fn default() -> Terms {
         Terms {
-            protocol: *PROTOCOLS.start(),
+            protocol: next_protocol(None),
             lease_us: 0,
             renew_every: RENEW_EVERY,
             clock_offset_us: None,
@@ -156,7 +152,7 @@ impl Terms {
     /// Records what an answer says. `sent_us` is the clock of this server when the query was sent.
     pub fn note(&mut self, answer: &Answer, sent_us: i64, round_trip_us: i64) {
         self.round_trip_us = round_trip_us;
-        self.protocol = answer.protocols.clone().and_then(highest_common).unwrap_or(*PROTOCOLS.start());
+        self.protocol = next_protocol(answer.protocols.clone());
         if let (Some(registry), true) = (&answer.registry, answer.outcome != Outcome::Foreign) {
             self.lease_us = registry.lease_us;
             self.renew_every = Duration::from_micros(registry.renew_every_us.unsigned_abs());

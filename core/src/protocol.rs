@@ -9,17 +9,22 @@ use std::ops::RangeInclusive;
 /// The protocols of this version, from the lowest to the highest.
 pub const PROTOCOLS: RangeInclusive<u32> = 1..=1;
 
-/// Returns the highest protocol that this version and a registry know, or `None` if there is none.
+/// Returns the protocol of the next request: the highest one that both this version and the registry know, according to
+/// the registry's last answer. If there is none, or no answer yet, it is the lowest protocol of this version.
 ///
 /// ```
-/// use snowflake_id_core::protocol::{PROTOCOLS, highest_common};
+/// use snowflake_id_core::protocol::{PROTOCOLS, next_protocol};
 ///
-/// assert_eq!(highest_common(1..=9), Some(*PROTOCOLS.end()));
-/// assert_eq!(highest_common(8..=9), None);
+/// assert_eq!(next_protocol(Some(1..=9)), *PROTOCOLS.end());
+/// assert_eq!(next_protocol(Some(8..=9)), *PROTOCOLS.start());
+/// assert_eq!(next_protocol(None), *PROTOCOLS.start());
 /// ```
-pub fn highest_common(registry: RangeInclusive<u32>) -> Option<u32> {
-    let highest = *registry.end().min(PROTOCOLS.end());
-    (registry.contains(&highest) && PROTOCOLS.contains(&highest)).then_some(highest)
+pub fn next_protocol(registry: Option<RangeInclusive<u32>>) -> u32 {
+    let highest = registry.and_then(|registry| {
+        let highest = *registry.end().min(PROTOCOLS.end());
+        (registry.contains(&highest) && PROTOCOLS.contains(&highest)).then_some(highest)
+    });
+    highest.unwrap_or(*PROTOCOLS.start())
 }
 
 /// The callers of a registry.

@@ -4,6 +4,7 @@
 //! may come from a server that is not a registry, so its size is limited, and the other modules check every value.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
@@ -59,6 +60,12 @@ impl Reply {
     /// Returns the value of a column, or `None` if the value is not an integer.
     pub fn number(&self, column: &str) -> Option<i64> {
         self.text(column)?.parse().ok()
+    }
+
+    /// Returns the lowest and the highest protocol of the registry, or `None` if the row does not contain them.
+    pub fn protocols(&self) -> Option<RangeInclusive<u32>> {
+        let number = |column| u32::try_from(self.number(column)?).ok();
+        Some(number("lowest_protocol")?..=number("highest_protocol")?)
     }
 
     /// Returns a token of at most `longest` bytes. Tokens consist of visible characters of ASCII. Any other text is not

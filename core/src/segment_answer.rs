@@ -2,6 +2,7 @@
 //!
 //! An answer may come from a server that is not a registry, so every value is checked.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,9 @@ const LONGEST_REPORT_EVERY: Duration = Duration::from_secs(12 * 60 * 60);
 /// ignored.
 pub const LONGEST_TOKEN: usize = 800;
 /// The columns of a row that the functions of this module read.
-pub const COLUMNS: [&str; 18] = [
+pub const COLUMNS: [&str; 20] = [
+    "lowest_protocol",
+    "highest_protocol",
     "request",
     "name",
     "outcome",
@@ -156,6 +159,8 @@ pub struct Answer {
     /// The reason why the registry has refused the protocol of the requests. In this case, the answer contains no
     /// other data that counts than the detail.
     pub mismatch: Option<Mismatch>,
+    /// The lowest and the highest protocol of the registry, or `None` if the registry does not say them.
+    pub protocols: Option<RangeInclusive<u32>>,
     /// Details of the first row, for administrators.
     pub detail: Option<String>,
     /// The answers to the individual requests, each with the zero-based index of its request.
@@ -196,6 +201,7 @@ impl Answer {
             server_started_us: first.number("server_started"),
             is_foreign: first.text("outcome") == Some("foreign"),
             mismatch: first.text("outcome").and_then(Mismatch::read),
+            protocols: first.protocols(),
             detail: first.text("detail").map(str::to_owned),
             about: vec![],
         };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use snowflake_id_core::lease_call::Call;
-use snowflake_id_core::number_call::{self, TAKE};
+use snowflake_id_core::number_call::{self, Protocol, TAKE};
 use snowflake_id_core::segment_answer::Answer;
 use uuid::Uuid;
 
@@ -20,6 +20,7 @@ const KEPT: Duration = Duration::from_secs(5);
 
 /// One call of the registry's function.
 pub struct Question<'a> {
+    pub protocol: Protocol,
     /// The registry that must answer, or `None` if any registry may answer.
     pub registry_id: Option<Uuid>,
     pub requests: &'a [&'a Request],
@@ -79,7 +80,14 @@ impl Question<'_> {
 
     /// Returns the call of a function of the registry.
     pub fn call(&self, function: &str) -> Call {
-        number_call::take(function, self.registry_id, &self.node_name, self.requests, self.tokens)
+        number_call::take(
+            function,
+            self.protocol,
+            self.registry_id,
+            &self.node_name,
+            self.requests,
+            self.tokens,
+        )
     }
 }
 

@@ -17,14 +17,18 @@ use crate::segment::local_registry;
 use crate::shared::segments::Trouble;
 
 impl Worker {
-    /// Calls the registry with the registry's tokens. Returns `Err(None)` if the process
-    /// must stop.
+    /// Calls the registry with the registry's tokens, and once more if it refuses the protocol and knows another one.
+    /// Returns `Err(None)` if the process must stop.
     pub fn ask_registry(
         &mut self,
         requests: &[&Request],
         registry_id: Option<Uuid>,
     ) -> Result<Answered, Option<Failure>> {
-        let answered = self.send(requests, registry_id)?;
+        let mut answered = self.send(requests, registry_id)?;
+        if self.note_protocols(&answered) {
+            answered = self.send(requests, registry_id)?;
+            self.note_protocols(&answered);
+        }
         if let Some(mismatch) = answered.answer.mismatch {
             return Err(Some(Failure::of_mismatch(mismatch, answered.answer.detail.as_deref())));
         }
@@ -45,6 +49,10 @@ impl Worker {
         Ok(answered)
     }
 
+    fn note_protocols(&mut self, Answered { answer, .. }: &Answered) -> bool {
+        self.protocol.note(answer.mismatch.is_some(), answer.protocols.clone())
+    }
+
     fn send(
         &mut self,
         requests: &[&Request],
@@ -52,7 +60,8 @@ impl Worker {
     ) -> Result<Answered, Option<Failure>> {
         let tokens = self.evidence(requests, registry_id);
         let node_name = config::node_name();
-        let mut question = Question { registry_id, requests, tokens: &tokens, node_name };
+        let protocol = self.protocol;
+        let mut question = Question { protocol, registry_id, requests, tokens: &tokens, node_name };
         if self.is_local || !self.tells_name_as_it_is {
             question = question.in_ascii();
         }

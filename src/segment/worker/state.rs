@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
+use snowflake_id_core::number_call::Protocol;
 use snowflake_id_core::rest::Rest;
 use snowflake_id_core::segment::NEVER_ENDS;
 use snowflake_id_core::segment_answer::REPORT_EVERY;
@@ -31,6 +32,7 @@ pub struct Worker {
     pub is_local: bool,
     pub range_file: Result<RangeFile, String>,
     pub connection: RegistryConnection,
+    pub protocol: Protocol,
     /// The value of `snowflake_id.registry` that the worker uses.
     pub registry: Option<CString>,
     /// The ID of the registry to which this process has reported all high-water marks. The worker requests
@@ -80,6 +82,7 @@ impl Worker {
                 .any(|at| ends_us(at).is_some_and(|end| end != NEVER_ENDS)),
             sweep_at: Instant::now(),
             connection: RegistryConnection::default(),
+            protocol: Protocol::default(),
             registry: config::registry(),
             told: None,
             registry_started_us: None,
