@@ -2783,6 +2783,13 @@ COMMENT ON FUNCTION snowflake_registry.start_fleet(timestamptz) IS
     'starts granting worker IDs, for times from not_before on; the caller asserts that no server has a worker ID from '
     'another registry for such times';
 
+CREATE FUNCTION snowflake_registry.quarantine_detail(settings snowflake_registry.settings) RETURNS text
+STABLE PARALLEL SAFE LANGUAGE sql
+RETURN format('The registry may have lost commits that granted worker IDs. It is in quarantine until %s: %s.',
+              snowflake_registry.in_words(settings.counted_at + settings.waits), settings.quarantine_reason);
+COMMENT ON FUNCTION snowflake_registry.quarantine_detail(snowflake_registry.settings) IS
+    'formats the present quarantine for messages';
+
 CREATE FUNCTION snowflake_registry.end_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -2792,9 +2799,7 @@ BEGIN
     IF registry.waits > '0' THEN
         RAISE EXCEPTION 'servers may still issue IDs with worker IDs of this registry'
             USING ERRCODE = 'object_in_use',
-                  DETAIL = format('The registry may have lost commits that granted worker IDs. It is in quarantine until %s: %s.',
-                                  snowflake_registry.in_words(registry.counted_at + registry.waits),
-                                  registry.quarantine_reason),
+                  DETAIL = snowflake_registry.quarantine_detail(registry),
                   HINT = 'If no commits were lost, or if no server still uses a worker ID of this registry: '
                          'SELECT snowflake_registry.end_quarantine();';
     END IF;
@@ -3070,9 +3075,7 @@ BEGIN
        AND require_protocol.lowest > (snowflake_registry.protocols()).lowest THEN
         RAISE EXCEPTION 'servers of the fleet may still use a protocol below %', require_protocol.lowest
             USING ERRCODE = 'object_in_use',
-                  DETAIL = format('The registry may have lost commits that granted worker IDs. It is in quarantine until %s: %s.',
-                                  snowflake_registry.in_words(registry.counted_at + registry.waits),
-                                  registry.quarantine_reason),
+                  DETAIL = snowflake_registry.quarantine_detail(registry),
                   HINT = 'Wait until the quarantine has ended. Its time counts only while servers call the registry. If no '
                          'commits were lost: SELECT snowflake_registry.end_quarantine();';
     END IF;
