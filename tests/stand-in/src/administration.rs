@@ -15,6 +15,7 @@ impl StandIn {
         match call {
             Administration::StartFleet { not_before_us } => self.start_fleet(*not_before_us),
             Administration::EndFleet => self.end_fleet(),
+            Administration::RequireProtocol { lowest } => self.require_protocol(*lowest),
             Administration::Configure { .. } => self.configure(call),
             Administration::RevokeLease(identity) => self.revoke_lease(*identity),
             Administration::Reserve { identity, name } => Ok(self.reserve(*identity, *name)),
@@ -84,6 +85,18 @@ impl StandIn {
         }
         self.tables.settings.is_started = false;
         self.sign();
+        Ok(Reply::Nothing)
+    }
+
+    fn require_protocol(&mut self, lowest: u32) -> Result<Reply, Fault> {
+        self.begin_request();
+        let may_be_lower = lowest > *self.protocols.start();
+        let is_unknown = self.is_waiting() && self.tables.settings.is_started;
+        let mut older = self.tables.leases.values().filter(|row| row.protocol < lowest);
+        let is_used = older.any(|row| row.used_until_us.unwrap_or(row.until_us) > self.clock.now_us);
+        if may_be_lower && is_unknown || is_used {
+            return Err(Fault::InUse);
+        }
         Ok(Reply::Nothing)
     }
 

@@ -67,6 +67,9 @@ pub enum Administration {
         not_before_us: Option<i64>,
     },
     EndFleet,
+    RequireProtocol {
+        lowest: u32,
+    },
     Configure {
         lease_us: Option<i64>,
         renew_every_us: Option<i64>,
@@ -196,8 +199,6 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseAnswer {
     pub outcome: Outcome,
-    pub registry_id: Uuid,
-    pub registry_clock_us: i64,
     pub lease_us: i64,
     pub renew_every_us: i64,
     pub identity: Option<Identity>,

@@ -6,6 +6,9 @@ use uuid::Uuid;
 use crate::tables::{LeaseRow, RequestName, SegmentRow, Settings};
 use crate::{FOREVER, StandIn, periods};
 
+/// The protocol of a holder that the registry knows only from tokens.
+const LOWEST_PROTOCOL: u32 = 1;
+
 /// The contents of a token. In SQL, the ID of the lease is a hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Token {
@@ -188,6 +191,7 @@ impl StandIn {
             row.grant_count = grant_count.max(row.grant_count + 1);
             row.nonce = None;
             row.is_renewed = true;
+            row.protocol = LOWEST_PROTOCOL;
         }
     }
 
@@ -247,7 +251,7 @@ impl LeaseRow {
             lease_id: None,
             nonce: None,
             node_name: None,
-            protocol: 1,
+            protocol: LOWEST_PROTOCOL,
             acquired_at_us: moment_us,
             renewed_at_us: moment_us,
             is_renewed: true,

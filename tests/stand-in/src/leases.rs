@@ -13,13 +13,12 @@ use crate::{Caller, Identification, LeaseAnswer, Outcome, StandIn};
 const MOST_CLOCK_DIFFERENCE_US: i64 = 60_000_000;
 /// No lease ends later, unless the clock was wrong when it was granted.
 const LONGEST_US: i64 = (24 * 60 + 1) * 60_000_000;
-const PROTOCOL: u32 = 1;
 
 impl StandIn {
-    pub(crate) fn protocol_mismatch(caller: &Caller) -> Option<Outcome> {
+    pub(crate) fn protocol_mismatch(&self, caller: &Caller) -> Option<Outcome> {
         match caller.protocol {
-            PROTOCOL => None,
-            later if later > PROTOCOL => Some(Outcome::RegistryTooOld),
+            known if self.protocols.contains(&known) => None,
+            later if later > *self.protocols.end() => Some(Outcome::RegistryTooOld),
             _ => Some(Outcome::CallerTooOld),
         }
     }
@@ -33,7 +32,7 @@ impl StandIn {
         let settings = &self.tables.settings;
         let offset_us =
             caller.clock_us - self.clock.now_us + caller.round_trip_us.clamp(0, MOST_CLOCK_DIFFERENCE_US) / 2;
-        let refusal = if let Some(mismatch) = StandIn::protocol_mismatch(caller) {
+        let refusal = if let Some(mismatch) = self.protocol_mismatch(caller) {
             Some(mismatch)
         } else if self.is_foreign(caller) {
             Some(Outcome::Foreign)
@@ -44,8 +43,6 @@ impl StandIn {
         };
         let answer = LeaseAnswer {
             outcome: refusal.unwrap_or(Outcome::Unknown),
-            registry_id: settings.registry_id,
-            registry_clock_us: self.clock.now_us,
             lease_us: settings.lease_us,
             renew_every_us: settings.renew_every_us,
             identity: None,

@@ -20,6 +20,7 @@ mod segments;
 mod tables;
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 pub use call::{
     Administration, Answer, Call, Caller, Fault, Identification, LeaseAnswer, Outcome, Reply, Request,
@@ -44,6 +45,8 @@ pub struct StandIn {
     pub clock: Clock,
     /// The timeline and the start of the server.
     pub place: Place,
+    /// The protocols that the registry knows.
+    pub protocols: RangeInclusive<u32>,
     /// Whether any role may call `take()`.
     pub serves_others: bool,
     /// The segments of the callers' role, if it is limited to some.
@@ -62,6 +65,7 @@ impl StandIn {
             tables: Tables::new(registry_id, place),
             clock: Clock::default(),
             place,
+            protocols: 1..=1,
             serves_others: true,
             limits: None,
             has_written: false,

@@ -22,7 +22,7 @@ impl StandIn {
         requests: &[Request],
     ) -> Vec<Taken> {
         let tokens = Some(&caller.tokens[..]);
-        let refusal = match StandIn::protocol_mismatch(caller) {
+        let refusal = match self.protocol_mismatch(caller) {
             Some(Outcome::RegistryTooOld) => Some(TakeOutcome::RegistryTooOld),
             Some(_) => Some(TakeOutcome::CallerTooOld),
             None => self.is_foreign(caller).then_some(TakeOutcome::Foreign),

@@ -1,6 +1,6 @@
 //! The registry's SQL and the stand-in, side by side: each call goes to both, and answers and tables are compared.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use harness::{Cluster, Run};
 use postgres::{Client, Config, NoTls, SimpleQueryMessage};
@@ -12,7 +12,8 @@ use snowflake_id_stand_in::{
 };
 use uuid::Uuid;
 
-use super::lines::{DUMP, lines};
+use super::lines::{DUMP, NOT_COMPARED, lines};
+use super::replaced_clock::PROTOCOLS;
 
 /// A token of both.
 #[derive(Clone, Debug)]
@@ -66,7 +67,8 @@ pub struct Compared<'a> {
     /// Copies of the tables, from the oldest. SQL has them under these numbers.
     pub snapshots: Vec<(u32, Tables)>,
     last_snapshot: u32,
-    marks: HashMap<String, Uuid>,
+    /// The marks of leases in tokens. A mark is a hash of the lease ID.
+    marks: BTreeSet<(String, Uuid)>,
     pub calls: u64,
 }
 
@@ -88,6 +90,7 @@ impl<'a> Compared<'a> {
              GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew,
                  snowflake_registry.release TO fleet;",
         );
+        assert_eq!(not_compared(&mut observer), NOT_COMPARED, "the dump has other columns");
         let fleet = connect(server, database, "fleet");
         Compared {
             server,
@@ -100,7 +103,7 @@ impl<'a> Compared<'a> {
             stand_in: StandIn::new(Uuid::nil(), Place { timeline: 1, started_us: 0 }),
             snapshots: vec![],
             last_snapshot: 0,
-            marks: HashMap::new(),
+            marks: BTreeSet::new(),
             calls: 0,
         }
     }
@@ -128,7 +131,12 @@ impl<'a> Compared<'a> {
         let id: String =
             harness::single(&mut self.owner, "SELECT registry_id::text FROM snowflake_registry.settings");
         let id = id.parse().expect("a UUID");
-        self.stand_in = StandIn { serves_others, clock: self.stand_in.clock, ..StandIn::new(id, place) };
+        self.stand_in = StandIn {
+            serves_others,
+            protocols: PROTOCOLS,
+            clock: self.stand_in.clock,
+            ..StandIn::new(id, place)
+        };
         self.compare_tables()?;
         Ok(id)
     }
@@ -187,6 +195,7 @@ impl<'a> Compared<'a> {
             // A server reports an error before it releases the locks. The next call must not find them.
             let _ = client.simple_query("");
         }
+        let begun_us = self.stand_in.clock.now_us;
         let answer = self.stand_in.apply(&sent.call);
         if sent.transaction == Transaction::RolledBack {
             self.stand_in.tables = before;
@@ -210,14 +219,19 @@ impl<'a> Compared<'a> {
                     })
                     .skip(if sent.transaction == Transaction::HasWritten { 2 } else { 1 })
                     .collect();
-                self.compare_answers(answer, &rows)?
+                self.compare_answers(answer, &rows, begun_us)?
             }
         };
         self.compare_tables()?;
         Ok(agreed)
     }
 
-    fn compare_answers(&mut self, answer: Answer, rows: &[String]) -> Result<Agreed, Difference> {
+    fn compare_answers(
+        &mut self,
+        answer: Answer,
+        rows: &[String],
+        begun_us: i64,
+    ) -> Result<Agreed, Difference> {
         let differ = |answer: &Answer, rows: &[String]| {
             Err(Difference(format!("SQL {}\nstand-in {answer:?}", rows.join("\n    "))))
         };
@@ -241,7 +255,7 @@ impl<'a> Compared<'a> {
                 let row: Row = serde_json::from_str(row).expect("an answer in JSON");
                 let text = text(&row, "token");
                 let is_same_token = self.is_same_token(text.as_deref(), expected.token.as_ref());
-                if !is_same_token || !is_same_lease(&row, expected) {
+                if !is_same_token || !self.is_of_registry(&row, begun_us) || !is_same_lease(&row, expected) {
                     return differ(&answer, rows);
                 }
                 texts.push(text);
@@ -254,7 +268,12 @@ impl<'a> Compared<'a> {
                     let row: Row = serde_json::from_str(row).expect("an answer in JSON");
                     let text = text(&row, "token");
                     let is_same_token = self.is_same_token(text.as_deref(), expected.token.as_ref());
-                    if !is_same_token || !is_same_taken(&row, expected) {
+                    if !is_same_token
+                        || !self.is_of_registry(&row, begun_us)
+                        || !is_same_taken(&row, expected)
+                        || number(&row, "report_every") != Some(self.stand_in.tables.settings.renew_every_us)
+                        || number(&row, "server_started") != Some(self.stand_in.place.started_us)
+                    {
                         return differ(&answer, rows);
                     }
                     texts.push(text);
@@ -271,11 +290,12 @@ impl<'a> Compared<'a> {
                 let Some((text, signature)) = text.split_once('.') else { return false };
                 let mark = match token {
                     Token::Segment { .. } => String::new(),
-                    // The mark is a hash, which must always be the same.
+                    // A lease has one mark, and a mark one lease.
                     Token::Lease { lease_id, .. } => {
                         let mark = text.split(':').nth(7).unwrap_or_default();
-                        let known = self.marks.entry(mark.into()).or_insert(*lease_id);
-                        if known != lease_id {
+                        self.marks.insert((mark.into(), *lease_id));
+                        let is_of_either = |(other, id): &&(String, Uuid)| other == mark || id == lease_id;
+                        if self.marks.iter().filter(is_of_either).count() > 1 {
                             return false;
                         }
                         mark.into()
@@ -285,6 +305,15 @@ impl<'a> Compared<'a> {
             }
             _ => false,
         }
+    }
+
+    /// Whether the columns that all answers have are those of the registry.
+    fn is_of_registry(&self, row: &Row, begun_us: i64) -> bool {
+        let StandIn { protocols, tables, .. } = &self.stand_in;
+        number(row, "lowest_protocol") == Some((*protocols.start()).into())
+            && number(row, "highest_protocol") == Some((*protocols.end()).into())
+            && text(row, "registry_id") == Some(tables.settings.registry_id.to_string())
+            && number(row, "registry_clock") == Some(begun_us)
     }
 
     fn compare_tables(&mut self) -> Result<(), Difference> {
@@ -357,6 +386,26 @@ impl<'a> Compared<'a> {
     }
 }
 
+/// The columns of the tables that the dump leaves out.
+fn not_compared(client: &mut Client) -> Vec<String> {
+    let columns: String = harness::single(
+        client,
+        "SELECT string_agg(relname || '.' || attname, ' ' ORDER BY relname, attname)
+         FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+         WHERE relnamespace = 'snowflake_registry'::regnamespace AND relkind = 'r' AND attnum > 0",
+    );
+    let is_compared = |column: &&str| {
+        let (table, name) = column.split_once('.').expect("a table");
+        let part =
+            DUMP.split("UNION ALL").find(|part| part.contains(&format!("snowflake_registry.{table}\n")));
+        let is_word = |word: &str| word == name;
+        part.is_some_and(|part| {
+            part.split(|letter: char| !letter.is_alphanumeric() && letter != '_').any(is_word)
+        })
+    };
+    columns.split(' ').filter(|column| !is_compared(column)).map(str::to_owned).collect()
+}
+
 fn connect(server: &Cluster, database: &str, role: &str) -> Client {
     let mut config = Config::new();
     config.host_path(server.host()).user(role).dbname(database);
@@ -414,8 +463,6 @@ fn is_same_lease(row: &Row, expected: &LeaseAnswer) -> bool {
     let identity = expected.identity;
     let has_range = expected.outcome == Outcome::Granted;
     text(row, "outcome").as_deref() == Some(expected.outcome.name())
-        && text(row, "registry_id") == Some(expected.registry_id.to_string())
-        && number(row, "registry_clock") == Some(expected.registry_clock_us)
         && number(row, "lease") == Some(expected.lease_us)
         && number(row, "renew_every") == Some(expected.renew_every_us)
         && number(row, "datacenter_id") == identity.map(|identity| identity.datacenter.into())
@@ -550,6 +597,7 @@ fn administrators_query(call: &Administration) -> String {
             format!("start_fleet({})", not_before_us.map_or(String::new(), instant))
         }
         Administration::EndFleet => "end_fleet()".into(),
+        Administration::RequireProtocol { lowest } => format!("require_protocol({lowest})"),
         Administration::Configure {
             lease_us,
             renew_every_us,

@@ -14,11 +14,15 @@ impl Mutation {
     }
 }
 
+/// Changes nothing, so the comparison must not find it.
+pub const CONTROL: &str = "control";
+
 const fn mutation(name: &'static str, from: &'static str, to: &'static str) -> Mutation {
     Mutation { name, from, to }
 }
 
-pub const MUTATIONS: [Mutation; 28] = [
+pub const MUTATIONS: [Mutation; 32] = [
+    mutation(CONTROL, "RETURN (1, 1);", "RETURN (1, 1);"),
     mutation(
         "quarantine-keeps-nonces",
         "END,\n        nonce = NULL\n    WHERE lease_id IS NOT NULL",
@@ -142,5 +146,12 @@ pub const MUTATIONS: [Mutation; 28] = [
         "short-longest-lease",
         "longest_lease = greatest(longest_lease, new_lease),",
         "longest_lease = greatest('10 minutes', new_lease),",
+    ),
+    mutation("learning-keeps-the-protocol", "is_renewed = true, protocol = DEFAULT,", "is_renewed = true,"),
+    mutation("renewals-keep-the-protocol", "        protocol = begun.protocol,\n", ""),
+    mutation(
+        "requires-another-protocol",
+        "WHERE protocol < require_protocol.lowest AND",
+        "WHERE protocol <= require_protocol.lowest AND",
     ),
 ];

@@ -1,14 +1,19 @@
 //! The registry's script with clocks that a test sets. Everything that the script reads from outside is replaced in its text:
-//! the clock, the start of the server, the timeline, and the names of requests. At each lock, the clock moves by a step.
+//! the clock, the start of the server, the timeline, and the names of requests. At each lock, the clock moves by a step. The
+//! registry also knows more protocols, which differ only in their numbers.
 
 use std::fs;
+use std::ops::RangeInclusive;
 
 use harness::Run;
 use postgres::Client;
 
+/// The protocols of the registry whose script has replaced clocks.
+pub const PROTOCOLS: RangeInclusive<u32> = 1..=3;
+
 /// What is replaced, how often it occurs in the script, and the replacement. If the script reads a clock at another place,
 /// the stand-in has to read its clock there as well.
-const REPLACED: [(&str, usize, &str); 6] = [
+const REPLACED: [(&str, usize, &str); 7] = [
     ("clock_timestamp()", 29, "lockstep.clock()"),
     ("statement_timestamp()", 7, "lockstep.begun()"),
     ("pg_postmaster_start_time()", 7, "lockstep.started()"),
@@ -18,6 +23,7 @@ const REPLACED: [(&str, usize, &str); 6] = [
         "current_setting('lockstep.timeline')::int",
     ),
     ("left(gen_random_uuid()::text, 8)", 1, "current_setting('lockstep.request')"),
+    ("RETURN (1, 1);", 1, "RETURN (1, 3);"),
     (
         "LOCK TABLE snowflake_registry.settings IN",
         3,

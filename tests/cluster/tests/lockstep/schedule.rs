@@ -101,6 +101,7 @@ enum Event {
     Reserve {
         worker: Option<u32>,
     },
+    RequireProtocol,
     Restart,
     SetBack {
         to_last: bool,
@@ -283,106 +284,113 @@ impl Schedule<'_, '_> {
         let back = Event::SetBack { to_last: true, is_silent };
         let ready = [Event::EndQuarantine, Event::Unfreeze, Event::ResumeSegments];
         let another = pin.map(|pin| if pin == last { first } else { pin + 1 });
-        let story: Vec<Event> =
-            match self.random.below(12) {
-                // The rest of a released range is granted, and both are lost, or only the grant.
-                0 | 1 => {
-                    let mut release = [Event::Keep, Event::Release { holder }];
-                    if self.random.once_in(2) {
-                        release.reverse();
-                    }
-                    let renew_other = Event::Renew { holder: other };
-                    let first = if self.random.once_in(2) { renew_other } else { renew };
-                    let second = if self.random.once_in(2) { Event::Copy } else { renew_other };
-                    let grant = [acquire(other), renew_other, renew_other, back, first, second, Event::Copy];
-                    [acquire(holder), renew, renew].into_iter().chain(release).chain(grant).collect()
+        let story: Vec<Event> = match self.random.below(12) {
+            // The rest of a released range is granted, and both are lost, or only the grant.
+            0 | 1 => {
+                let mut release = [Event::Keep, Event::Release { holder }];
+                if self.random.once_in(2) {
+                    release.reverse();
                 }
-                // Old copies of a holder that has released its lease.
-                2 => {
-                    let renewals = [renew, renew].into_iter().take(self.random.below(3) as usize);
-                    let rest = [
-                        Event::Release { holder },
-                        Event::CopyAcquires,
-                        Event::Copy,
-                        acquire(other),
-                        Event::Copy,
-                        Event::Copy,
-                    ];
-                    [acquire(holder)].into_iter().chain(renewals).chain(rest).collect()
-                }
-                // The first answer is lost or late, and the request is repeated after a start.
-                3 => [
-                    Event::Acquire { holder, pin, is_lost: true },
-                    acquire(holder),
-                    renew,
-                    Event::Restart,
-                    Event::CopyAcquires,
-                    Event::Repeat,
-                    Event::Repeat,
-                    renew,
-                ]
-                .into(),
-                4 => [
-                    acquire(holder),
-                    renew,
-                    Event::Keep,
-                    Event::Freeze,
-                    renew,
-                    Event::Take { holder },
-                    renew,
-                    back,
-                    renew,
-                    renew,
-                ]
-                .into(),
-                5 => {
-                    let reserve = Event::Reserve { worker: None };
-                    [acquire(holder), renew, renew, Event::Keep, reserve, renew, renew, back, renew].into()
-                }
-                6 => [Event::Reserve { worker: pin }, acquire(holder), acquire(other)].into(),
-                // Both leases are lost, and one of the holders shows the token of the other.
-                7 => [
-                    Event::Keep,
-                    Event::Acquire { holder: other, pin: another, is_lost: false },
-                    acquire(holder),
-                    renew,
-                    renew,
-                    back,
-                    Event::RenewWithTokensOf { holder: other, other: holder },
-                    renew,
-                ]
-                .into(),
-                // The holder stops after its renewals were lost, and a copy repeats the first request.
-                8 => [
-                    acquire(holder),
-                    Event::Keep,
-                    renew,
-                    renew,
-                    renew,
-                    back,
+                let renew_other = Event::Renew { holder: other };
+                let first = if self.random.once_in(2) { renew_other } else { renew };
+                let second = if self.random.once_in(2) { Event::Copy } else { renew_other };
+                let grant = [acquire(other), renew_other, renew_other, back, first, second, Event::Copy];
+                [acquire(holder), renew, renew].into_iter().chain(release).chain(grant).collect()
+            }
+            // Old copies of a holder that has released its lease.
+            2 => {
+                let renewals = [renew, renew].into_iter().take(self.random.below(3) as usize);
+                let rest = [
                     Event::Release { holder },
                     Event::CopyAcquires,
                     Event::Copy,
-                ]
-                .into(),
-                9 => [acquire(holder), renew, Event::ShortLeases, Event::Release { holder }, acquire(other)]
-                    .into(),
-                // Only the first renewal is lost, which no token proves.
-                10 => [acquire(holder), Event::Keep, renew, back, Event::CopyAcquiresWithTokens { holder }]
-                    .into(),
-                // Numbers are lost.
-                _ => [
-                    Event::Keep,
-                    Event::Take { holder },
-                    Event::Take { holder },
-                    Event::Take { holder },
-                    back,
-                    Event::TakeAhead { holder: other },
-                    Event::Take { holder },
-                    Event::TakeAhead { holder },
-                ]
-                .into(),
-            };
+                    acquire(other),
+                    Event::Copy,
+                    Event::Copy,
+                ];
+                [acquire(holder)].into_iter().chain(renewals).chain(rest).collect()
+            }
+            // The first answer is lost or late, and the request is repeated after a start.
+            3 => [
+                Event::Acquire { holder, pin, is_lost: true },
+                acquire(holder),
+                renew,
+                Event::Restart,
+                Event::CopyAcquires,
+                Event::Repeat,
+                Event::Repeat,
+                renew,
+            ]
+            .into(),
+            4 => [
+                acquire(holder),
+                renew,
+                Event::Keep,
+                Event::Freeze,
+                renew,
+                Event::Take { holder },
+                renew,
+                back,
+                renew,
+                renew,
+            ]
+            .into(),
+            5 => {
+                let reserve = Event::Reserve { worker: None };
+                [acquire(holder), renew, renew, Event::Keep, reserve, renew, renew, back, renew].into()
+            }
+            6 => [Event::Reserve { worker: pin }, acquire(holder), acquire(other)].into(),
+            // Both leases are lost, and one of the holders shows the token of the other.
+            7 => [
+                Event::Keep,
+                Event::Acquire { holder: other, pin: another, is_lost: false },
+                acquire(holder),
+                renew,
+                renew,
+                back,
+                Event::RenewWithTokensOf { holder: other, other: holder },
+                renew,
+            ]
+            .into(),
+            // The holder stops after its renewals were lost, and a copy repeats the first request.
+            8 => [
+                acquire(holder),
+                Event::Keep,
+                renew,
+                renew,
+                renew,
+                back,
+                Event::Release { holder },
+                Event::CopyAcquires,
+                Event::Copy,
+            ]
+            .into(),
+            9 => [
+                acquire(holder),
+                renew,
+                Event::RequireProtocol,
+                Event::ShortLeases,
+                Event::Release { holder },
+                acquire(other),
+            ]
+            .into(),
+            // Only the first renewal is lost, which no token proves.
+            10 => {
+                [acquire(holder), Event::Keep, renew, back, Event::CopyAcquiresWithTokens { holder }].into()
+            }
+            // Numbers are lost.
+            _ => [
+                Event::Keep,
+                Event::Take { holder },
+                Event::Take { holder },
+                Event::Take { holder },
+                back,
+                Event::TakeAhead { holder: other },
+                Event::Take { holder },
+                Event::TakeAhead { holder },
+            ]
+            .into(),
+        };
         self.story.extend(ready);
         if self.random.once_in(2) {
             self.story.push_back(Event::Wait);
@@ -497,6 +505,10 @@ impl Schedule<'_, '_> {
                 let call = self.reservation(worker);
                 self.administer(call, counts)
             }
+            Event::RequireProtocol => {
+                let lowest = 1 + self.random.below(3) as u32;
+                self.administer(Administration::RequireProtocol { lowest }, counts)
+            }
             Event::Keep => {
                 self.compared.keep();
                 Ok(())
@@ -550,7 +562,11 @@ impl Schedule<'_, '_> {
             1..10 => None,
             _ => Some(self.registry_id),
         };
-        let protocol = if self.random.once_in(100) { self.random.below(3) as u32 } else { 1 };
+        let protocol = if self.random.once_in(100) {
+            5 * self.random.below(2) as u32
+        } else {
+            1 + self.random.below(3) as u32
+        };
         let off_us = match self.random.below(40) {
             0 if self.story.is_empty() => self.between(-100 * SECOND_US, 100 * SECOND_US),
             1 => 60 * SECOND_US,
@@ -864,7 +880,8 @@ impl Schedule<'_, '_> {
                 next_value: self.random.once_in(2).then(|| end + self.between(-2, 5000)),
             },
             89..92 => Administration::DropSegment { name },
-            92..96 => self.creation(&name),
+            92..95 => self.creation(&name),
+            95 => Administration::RequireProtocol { lowest: self.random.below(5) as u32 },
             96 => Administration::StartFleet { not_before_us: None },
             97 => Administration::EndFleet,
             98 if self.random.once_in(2) => Administration::RevokeSegment { name },
