@@ -3,6 +3,8 @@
 //! All times are in microseconds of Unix time.
 
 use crate::identity::Identity;
+use crate::lease::Lease;
+use crate::track::Horizon;
 use crate::used::{History, Scope, Use, Uses};
 
 /// The maximum time by which the high-water mark of an identity may exceed the latest time of IDs: 10
@@ -55,6 +57,15 @@ pub(crate) fn is_history_unknown(uses: &Uses, history: &History, is_elsewhere: b
 /// Returns whether records are missing, including the case that the server has a history but no records.
 fn is_history_lost(uses: &Uses, history: &History, is_elsewhere: bool) -> bool {
     is_elsewhere || history.lacks_record(uses) || (uses.is_empty() && history.highest_us > 0)
+}
+
+/// Returns the floor and the horizon of a reset to `now_us` for the identity in a lease. The floor is the current
+/// time or the start of the lease, whichever is later. The horizon is `reach_us` microseconds after the floor, but
+/// not after the end of the lease.
+pub fn begin_again(lease: &Lease, now_us: i64, reach_us: i64) -> (i64, Horizon) {
+    let floor_us = now_us.max(lease.from_us);
+    let until_us = floor_us.saturating_add(reach_us).min(lease.until_us).max(floor_us);
+    (floor_us, Horizon::new(0, until_us))
 }
 
 /// Returns the records to store before a reset. The records block each recorded identity up to `end_us`, the

@@ -111,6 +111,14 @@ impl SlotKey {
         self.counter_at(counter.div_ceil(1 << self.sequence_bits))
     }
 
+    /// Returns the word to which a fence raises a slot, at least. All later IDs start at `floor_us` or later. If the
+    /// identity changes (`is_another`), they start in another tick than the earlier ones.
+    pub fn fenced(&self, word: u64, floor_us: i64, is_another: bool) -> u64 {
+        let (value, counter) = self.parts(word);
+        let next = if is_another { self.next_whole_tick(counter) } else { counter };
+        self.word(value, next.max(self.first_counter_from(floor_us)))
+    }
+
     /// Returns the start of the tick that contains a counter, in microseconds of Unix time.
     pub fn tick_us(&self, counter: u64) -> i64 {
         // If the start does not fit in an `i64`, the tick is past the end of every layout.

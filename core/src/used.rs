@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::identity::Identity;
-use crate::track::{Begun, TRACKS, Track};
+use crate::track::{Begun, Horizon, TRACKS, Track};
 
 /// The values of the clock sequence that a record covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -173,8 +173,21 @@ impl History {
         self.last_identity.is_some_and(|last| uses.recorded(Some(last), Scope::ZERO).is_none())
     }
 
+    /// Returns the records and the horizons to store on a server with this history after `CREATE EXTENSION`.
+    pub fn stored_anew(&self, tracks: &[Track; TRACKS]) -> (Vec<Use>, [Horizon; TRACKS]) {
+        let begun = tracks.map(|track| match track.begun.unwrap_or_default() {
+            // The keeper was about to switch to this value.
+            begun if ![0, begun.value].contains(&track.promised.value()) => {
+                Begun { value: track.promised.value(), floor_us: track.promised.until_us() }
+            }
+            begun => begun,
+        });
+        let horizons = [0, 1].map(|at| Horizon::new(begun[at].value, tracks[at].used_us(begun[at])));
+        (self.records(tracks, &begun, &Uses::default()), horizons)
+    }
+
     /// Returns the records that must be added to `uses` after records were lost: see [`Uses::after_loss`].
-    pub fn records(&self, tracks: &[Track; TRACKS], begun: &[Begun; TRACKS], uses: &Uses) -> Vec<Use> {
+    pub(crate) fn records(&self, tracks: &[Track; TRACKS], begun: &[Begun; TRACKS], uses: &Uses) -> Vec<Use> {
         let own = [0, 1].map(|at| (begun[at].value, tracks[at].used_us(begun[at])));
         let stored_us = tracks[0].stored.until_us();
         uses.clone().add(uses.after_loss(self.last_identity, own, self.highest_us.max(stored_us)))

@@ -8,7 +8,7 @@
 //! again with value 0: the reset retires all slots, so nothing else can issue the same numbers.
 
 use snowflake_id_core::Lease;
-use snowflake_id_core::reset::{ResetRefusal, check_reset, records_before_reset};
+use snowflake_id_core::reset::{ResetRefusal, begin_again, check_reset, records_before_reset};
 use snowflake_id_core::track::Horizon;
 
 use super::store::{Store, Stored};
@@ -20,10 +20,8 @@ use crate::shared::command_slot::Answer;
 use crate::shared::keeper_words::Closed;
 use crate::shared::memory::State;
 
-/// Resets the horizon for the identity in a lease. The floor is the current time or the start of the lease,
-/// whichever is later. The horizon is `reach_us` microseconds after the floor, but not after the end of the
-/// lease. The closure `claim` claims the administrator's request, if any, before the first irreversible step.
-/// Returns the result of the reset, or `None` if the administrator has withdrawn the request.
+/// Resets the horizon for the identity in a lease, as [`begin_again`] determines. The closure `claim` claims the
+/// administrator's request, if any, before the first irreversible step. Returns the result of the reset, or `None` if the administrator has withdrawn the request.
 ///
 /// If the process dies, or the commit fails, no ID is repeated, because the used identities are stored as
 /// blocked before the low horizon is stored. Until shared memory is reinitialized, the high floor remains in
@@ -67,9 +65,8 @@ pub fn reset(
         pgrx::log!("snowflake_id: resetting the horizon to the current time for {}", lease.identity);
         shared.shutdown_horizons();
         server_status.keeper.set_closed(Closed::Problem);
-        let floor_us = clock::clock_us().max(lease.from_us);
-        let horizon_us = floor_us.saturating_add(reach_us).min(lease.until_us).max(floor_us);
-        let horizons = [Horizon::new(0, horizon_us), Horizon::NONE];
+        let (floor_us, horizon) = begin_again(lease, clock::clock_us(), reach_us);
+        let horizons = [horizon, Horizon::NONE];
         let highest_us = server_status.history.snapshot().highest_us;
         let records = records_before_reset(&stored.uses, lease.identity, server_status.value(), highest_us);
         // A row that was overwritten in place can be read before the commit. Record the new horizons first,

@@ -26,7 +26,7 @@ use std::ffi::CStr;
 use pgrx::IntoDatum;
 use pgrx::prelude::*;
 use snowflake_id_core::Identity;
-use snowflake_id_core::track::{Begun, Horizon, TRACKS};
+use snowflake_id_core::track::{Horizon, TRACKS};
 use snowflake_id_core::used::{Scope, Use, Uses};
 
 use super::setup;
@@ -182,14 +182,7 @@ fn store_history() {
     }
     // Rows of a newer version stay as they are.
     if let Ok(store) = Store::lock_or_report() {
-        let begun = tracks.map(|track| match track.begun.unwrap_or_default() {
-            // The keeper was about to switch to this value.
-            begun if ![0, begun.value].contains(&track.promised.value()) => {
-                Begun { value: track.promised.value(), floor_us: track.promised.until_us() }
-            }
-            begun => begun,
-        });
-        let horizon = |at: usize| Some(Horizon::new(begun[at].value, tracks[at].used_us(begun[at])));
-        store.write(&history.records(&tracks, &begun, &Uses::default()), [0, 1].map(horizon));
+        let (records, horizons) = history.stored_anew(&tracks);
+        store.write(&records, horizons.map(Some));
     }
 }

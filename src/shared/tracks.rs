@@ -163,14 +163,10 @@ impl State {
             }
         }
         let slots = || directory.in_use(&self.slot_table);
-        let raised = self.gate.fence(slots().map(|(key, slot, _)| {
-            let floor = move |word: u64| {
-                let (value, counter) = key.parts(word);
-                let next = if is_another { key.next_whole_tick(counter) } else { counter };
-                key.word(value, next.max(key.first_counter_from(floors_us[key.track()])))
-            };
-            (slot, floor)
-        }));
+        let raised =
+            self.gate.fence(slots().map(|(key, slot, _)| {
+                (slot, move |word| key.fenced(word, floors_us[key.track()], is_another))
+            }));
         for ((key, _, record), (before, after)) in slots().zip(raised) {
             record.note_raised(&key, before, after);
             if is_another {

@@ -8,7 +8,7 @@ use snowflake_id_core::Lease;
 use snowflake_id_core::clock_sequence::{Asked, Widths, next_value};
 use snowflake_id_core::clock_watch::ClockWatch;
 use snowflake_id_core::keeper_plan::{GatePlan, Plan, Seen, plan, records_at_shutdown};
-use snowflake_id_core::reset::{check_reset, records_before_reset};
+use snowflake_id_core::reset::{begin_again, check_reset, records_before_reset};
 use snowflake_id_core::track::{Horizon, TRACKS};
 use snowflake_id_core::used::Use;
 
@@ -544,9 +544,7 @@ impl Server {
 
     fn store_reset(&mut self, cx: &mut Context, lease: Lease) {
         let reach_us = self.max_ahead_us + self.horizon_margin_us;
-        let floor_us = self.clock_us(cx).max(lease.from_us);
-        let horizon_us = floor_us.saturating_add(reach_us).min(lease.until_us).max(floor_us);
-        let horizon = Horizon::new(0, horizon_us);
+        let (floor_us, horizon) = begin_again(&lease, self.clock_us(cx), reach_us);
         let Some((stored, is_elsewhere)) = self.lock() else {
             self.fail(cx, Transaction::Reset, "the extension does not exist");
             return;
@@ -569,7 +567,7 @@ impl Server {
         ops.push(Op::Reset(floor_us));
         // Order ends here: the write may become durable although the reset is not carried out.
         self.last.clear();
-        self.say(cx, || format!("a reset for {} writes {}", lease.identity, instant(horizon_us)));
+        self.say(cx, || format!("a reset for {} writes {}", lease.identity, instant(horizon.until_us())));
         self.push_front(ops);
     }
 

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use snowflake_id_core::lease_state::LeaseState;
-use snowflake_id_core::track::{Begun, Horizon};
-use snowflake_id_core::used::Uses;
+use snowflake_id_core::track::Horizon;
 use snowflake_id_core::{Identity, Layout, Lease};
 
 use crate::caller::Caller;
@@ -331,16 +330,8 @@ impl Server {
         let history = shared.history.snapshot();
         let mut stored = Stored { oid: cx.fresh_oid(), ..Stored::default() };
         if history.highest_us > 0 {
-            let begun = tracks.map(|track| match track.begun.unwrap_or_default() {
-                begun if ![0, begun.value].contains(&track.promised.value()) => {
-                    Begun { value: track.promised.value(), floor_us: track.promised.until_us() }
-                }
-                begun => begun,
-            });
-            let mut uses = Uses::default();
-            uses.add(history.records(&tracks, &begun, &Uses::default()));
-            stored.uses = uses;
-            stored.horizons = [0, 1].map(|at| Horizon::new(begun[at].value, tracks[at].used_us(begun[at])));
+            let (records, horizons) = history.stored_anew(&tracks);
+            stored = Stored { horizons, uses: records.into_iter().collect(), ..stored };
         }
         stored.had = self.numbers_file.had;
         let horizons = stored.horizons;

@@ -244,12 +244,7 @@ impl Shared {
         let keys: Vec<_> = self.entries.iter().map(SlotEntry::key).collect();
         let slots = self.entries.iter().zip(&keys).filter_map(|(entry, key)| Some((entry, (*key)?)));
         let raised = self.gate.fence(slots.map(|(entry, key)| {
-            let floor = move |word: u64| {
-                let (value, counter) = key.parts(word);
-                let next = if is_another { key.next_whole_tick(counter) } else { counter };
-                key.word(value, next.max(key.first_counter_from(floors_us[key.track()])))
-            };
-            (&entry.slot, floor)
+            (&entry.slot, move |word| key.fenced(word, floors_us[key.track()], is_another))
         }));
         let slots = self.entries.iter_mut().zip(&keys).filter_map(|(entry, key)| Some((entry, (*key)?)));
         for ((entry, key), (before, after)) in slots.zip(raised) {

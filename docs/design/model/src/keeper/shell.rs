@@ -2,7 +2,7 @@
 //! src/keeper/store.rs.
 
 use snowflake_id_core::Slot as ProductSlot;
-use snowflake_id_core::track::{Begun, Horizon};
+use snowflake_id_core::track::Horizon;
 use snowflake_id_core::used::{Scope, Use, Uses as ProductUses};
 
 use crate::keeper::border::identity;
@@ -155,12 +155,7 @@ impl Protocol {
             Then::Raise { floor, .. } => ([floor; TRACKS], false),
             _ => Default::default(),
         };
-        let first = key.first_counter_from(self.us(floors[track]));
-        self.raise(at, &mut slot, |word| {
-            let (value, counter) = key.parts(word);
-            let next = if is_another { key.next_whole_tick(counter) } else { counter };
-            key.word(value, next.max(first))
-        });
+        self.raise(at, &mut slot, |word| key.fenced(word, self.us(floors[track]), is_another));
         shared.slots[at] = Some(slot);
     }
 
@@ -233,17 +228,9 @@ impl Protocol {
         let history = shared.history;
         if history.highest > Instant(0) {
             let tracks = self.tracks(shared, [Horizon::NONE; TRACKS]);
-            let begun = tracks.map(|track| match track.begun.unwrap_or_default() {
-                begun if ![0, begun.value].contains(&track.promised.value()) => {
-                    Begun { value: track.promised.value(), floor_us: track.promised.until_us() }
-                }
-                begun => begun,
-            });
-            let horizon =
-                |at: usize| Some(self.mark(Horizon::new(begun[at].value, tracks[at].used_us(begun[at]))));
-            let records = self.history(&history).records(&tracks, &begun, &ProductUses::default());
+            let (records, horizons) = self.history(&history).stored_anew(&tracks);
             let records = self.after_loss(records, &history);
-            self.write(&mut disk, &records, [0, 1].map(horizon));
+            self.write(&mut disk, &records, horizons.map(|horizon| Some(self.mark(horizon))));
         }
         disk.flush();
         disk.is_in_hand = false;

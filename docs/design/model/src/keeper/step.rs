@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use snowflake_id_core::clock_sequence::{Asked, NextValue, Widths, next_value};
 use snowflake_id_core::clock_watch::ClockWatch;
 use snowflake_id_core::keeper_plan::{self, Seen, plan, records_at_shutdown};
-use snowflake_id_core::reset::records_before_reset;
+use snowflake_id_core::reset::{begin_again, records_before_reset};
 use snowflake_id_core::used::{Scope, Use, Uses as ProductUses};
 
 use crate::keeper::border::identity;
@@ -207,11 +207,10 @@ impl Protocol {
             (Action::WriteLow { clock }, Keeper::ShuttingOut(reset)) => {
                 let disk = disk.as_mut()?;
                 let (uses, _) = self.read(disk, &mut shared.history);
-                let Lease { identity: who, range } = reset.lease;
-                let floor = Instant::of_clock(clock).max(range.from);
-                let reached = self.us(floor) + self.reach_us();
-                let horizon_us = reached.min(self.us(range.until)).max(self.us(floor));
-                let horizon = Mark { value: 0, at: self.instant(horizon_us) };
+                let who = reset.lease.identity;
+                let now_us = self.us(Instant::of_clock(clock));
+                let (floor_us, horizon) = begin_again(&self.lease(reset.lease), now_us, self.reach_us());
+                let (floor, horizon) = (self.instant(floor_us), self.mark(horizon));
                 let (value, highest_us) = (shared.value(), self.us(shared.history.highest));
                 let mut records = records_before_reset(&uses, identity(who), value, highest_us);
                 if self.is(Mutation::ResetInUse) {

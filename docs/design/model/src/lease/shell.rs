@@ -2,7 +2,7 @@
 //! a caller. The keeper's decisions are made by `keeper_plan` of the product.
 
 use snowflake_id_core::keeper_plan::{self, records_at_shutdown};
-use snowflake_id_core::reset::{check_reset, records_before_reset};
+use snowflake_id_core::reset::{begin_again, check_reset, records_before_reset};
 use snowflake_id_core::used::{Use, Uses};
 
 use crate::lease::border::{Cause, identity_to_product, instant_of, instant_us};
@@ -150,12 +150,11 @@ impl Protocol {
         let lease = lease.to_product();
         let now_us = instant_us(start_of(clock));
         check_reset(identity, &uses, &history, false, now_us).ok()?;
-        let floor_us = now_us.max(lease.from_us);
-        let horizon_us = (floor_us + self.margin_us()).min(lease.until_us).max(floor_us);
+        let (floor_us, horizon) = begin_again(&lease, now_us, self.margin_us());
         if !self.is(Mutation::LeaseInHandReset) {
             server.stored.add(records_before_reset(&uses, identity, 0, history.highest_us));
         }
-        server.stored.horizon = instant_of(horizon_us);
+        server.stored.horizon = instant_of(horizon.until_us());
         server.highest = instant_of(history.highest_us);
         Some(instant_of(floor_us))
     }
