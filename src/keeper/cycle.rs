@@ -228,7 +228,8 @@ impl Keeper {
     fn reset(&mut self, lease: &Lease, ticket: Option<Ticket>) -> Result<(), Problem> {
         let commands = &self.shared.server_status.commands;
         let claim = || ticket.is_none_or(|ticket| commands.claim(ticket));
-        let done = reset(self.shared, lease, self.reach_us(), claim);
+        let reach_us = self.reach_us();
+        let done = reset(self.shared, lease, reach_us, &mut self.has_committed, claim);
         let answer = match &done {
             Ok(answer) => *answer,
             Err(Problem(text)) => {
@@ -236,9 +237,6 @@ impl Keeper {
                 Some(Answer::Failed)
             }
         };
-        if self.shared.gate.identity().is_none() {
-            self.has_committed = false;
-        }
         if let (Some(answer), Some(ticket)) = (answer, ticket) {
             // A request is also answered if the keeper refuses the request before claiming it.
             commands.claim(ticket);

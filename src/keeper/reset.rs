@@ -21,7 +21,9 @@ use crate::shared::keeper_words::Closed;
 use crate::shared::memory::State;
 
 /// Resets the horizon for the identity in a lease, as [`begin_again`] determines. The closure `claim` claims the
-/// administrator's request, if any, before the first irreversible step. Returns the result of the reset, or `None` if the administrator has withdrawn the request.
+/// administrator's request, if any, before the first irreversible step. From that step until the end of the
+/// reset, the keeper counts as not having committed a horizon (`has_committed`). Returns the result of the
+/// reset, or `None` if the administrator has withdrawn the request.
 ///
 /// If the process dies, or the commit fails, no ID is repeated, because the used identities are stored as
 /// blocked before the low horizon is stored. Until shared memory is reinitialized, the high floor remains in
@@ -32,6 +34,7 @@ pub fn reset(
     shared: &State,
     lease: &Lease,
     reach_us: i64,
+    has_committed: &mut bool,
     claim: impl FnOnce() -> bool,
 ) -> Result<Option<Answer>, Problem> {
     let server_status = &shared.server_status;
@@ -64,6 +67,7 @@ pub fn reset(
         // From here on, the reset may be durable even if it does not end: the next start may then begin lower.
         pgrx::log!("snowflake_id: resetting the horizon to the current time for {}", lease.identity);
         shared.shutdown_horizons();
+        *has_committed = false;
         server_status.keeper.set_closed(Closed::Problem);
         let (floor_us, horizon) = begin_again(lease, clock::clock_us(), reach_us);
         let horizons = [horizon, Horizon::NONE];
@@ -84,6 +88,7 @@ pub fn reset(
     // Accept the current clock, as the keeper does when it starts.
     server_status.history.set_clock_offset(clock_us - since_boot_us);
     shared.reset(floor_us);
+    *has_committed = true;
     pgrx::log!("snowflake_id: the horizon was reset to the current time for {}", lease.identity);
     Ok(Some(Answer::Done))
 }

@@ -74,21 +74,35 @@ fn all_materialized_views_are_refreshed() {
 /// keeper. Then its clock is set back.
 #[test]
 fn the_stored_horizon_is_emptied_before_a_stop_without_a_worker_id() {
+    empty_before_a_stop_without_a_worker_id(|_| ());
+}
+
+/// As before, but the keeper has refused a reset in the meantime.
+#[test]
+fn the_stored_horizon_is_emptied_before_a_stop_after_a_refused_reset() {
+    empty_before_a_stop_without_a_worker_id(|client| {
+        let (state, message) = failure(client, "SELECT snowflake_reset_horizon(1)");
+        assert_eq!(state, "22023", "{message}");
+    });
+}
+
+fn empty_before_a_stop_without_a_worker_id(before: impl FnOnce(&mut Client)) {
     let cluster = Cluster::builder().worker(1).clock().start();
     let mut client = cluster.connect();
     let mut all = ids(&mut client, "SELECT snowflake_batch(1000)");
     cluster.change("snowflake_id.worker_id", "-1");
     let is_closed = "SELECT state = 'no worker id' FROM snowflake_status";
     eventually("the gate to be closed", || single::<bool>(&mut client, is_closed));
+    before(&mut client);
     client.run("REFRESH MATERIALIZED VIEW snowflake_internal.horizon WITH NO DATA");
     drop(client);
     cluster.stop_server("fast");
-    cluster.set_clock(time_of(all[0]) - 2.0 - now());
+    cluster.set_clock(time_of(all[0]) - 10.0 - now());
     cluster.configure(&[("snowflake_id.worker_id", "1")]);
     cluster.start_server();
     let mut client = cluster.connect();
     keeper_pid(&mut client);
-    client.run("SET snowflake_id.max_wait = '1min'");
+    client.run("SET snowflake_id.max_wait = '20s'");
     all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
     assert_increasing(&all);
 }

@@ -106,6 +106,28 @@ fn a_reset_on_a_healthy_server() {
     assert_increasing(&all);
 }
 
+/// The records are emptied right after a reset, and the server is stopped before the next cycle of the keeper. The worker
+/// ID that was used in the future is still excluded.
+#[test]
+fn the_records_are_emptied_after_a_reset() {
+    let cluster = Cluster::builder().worker(1).clock().start();
+    cluster.stop_server("fast");
+    cluster.set_clock(TEN_YEARS);
+    cluster.start_server();
+    let mut client = cluster.connect();
+    wait_for_first_id(&mut client);
+    cluster.stop_server("fast");
+    cluster.set_clock(0.0);
+    cluster.start_server();
+    let mut client = cluster.connect();
+    keeper_pid(&mut client);
+    client.run("SELECT snowflake_reset_horizon(9)");
+    client.run("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity WITH NO DATA");
+    cluster.restart("fast");
+    let message = wait_for_refusal(&mut cluster.connect()).1;
+    assert!(message.contains("this server may have used worker ID 1"), "{message}");
+}
+
 /// The view shows where IDs began again, even after a crash of a backend. After a restart it does not know.
 #[test]
 fn the_time_of_a_reset_is_shown() {
