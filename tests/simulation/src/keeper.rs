@@ -65,9 +65,13 @@ enum Op {
     Publish([Option<Horizon>; TRACKS]),
     RaiseFloor(i64, u64),
     Gate(Box<Done>),
+    Fence([i64; TRACKS], bool),
+    SetLease(Lease),
+    OpenGate(Lease, u64),
+    CloseGate,
     CheckReset(Lease),
-    FenceForReset,
-    StoreReset(Lease),
+    FenceForReset(Box<Stored>, Lease),
+    StoreReset(Box<Stored>, Lease),
     Reset(i64),
     NextValue(Clock, Widths),
     OpenValue(i64, Horizon),
@@ -167,14 +171,9 @@ impl Server {
         match transaction {
             Transaction::Plan => {
                 keeper.has_committed = false;
-                running.shared.request = None;
+                running.shared.request.take_if(|request| matches!(request, Request::RaiseFloor(_)));
             }
-            Transaction::Reset => {
-                if running.shared.gate.identity().is_none() {
-                    keeper.has_committed = false;
-                }
-                running.shared.request = None;
-            }
+            Transaction::Reset => running.shared.request = None,
             Transaction::NextValue => {}
             Transaction::ShutdownHorizon if is_exiting => {
                 running.shared.shutdown_horizons(true);
@@ -265,17 +264,39 @@ impl Server {
             }
             Op::Gate(done) => self.apply_gate(cx, *done),
             Op::CheckReset(lease) => self.check_for_reset(cx, lease),
-            Op::FenceForReset => {
+            Op::Fence(floors_us, is_another) => {
+                let Some(running) = &mut self.running else { return false };
+                running.shared.fence(floors_us, is_another);
+            }
+            Op::SetLease(lease) => {
+                let Some(running) = &mut self.running else { return false };
+                running.shared.set_lease(&lease);
+            }
+            Op::OpenGate(lease, number) => {
+                let Some(running) = &mut self.running else { return false };
+                running.shared.history.last_identity = Some(lease.identity);
+                open_gate(&running.shared, &lease, number);
+                self.say(cx, || format!("the gate is opened for {}", lease.identity));
+            }
+            Op::CloseGate => {
+                let Some(running) = &mut self.running else { return false };
+                running.shared.close_gate();
+                self.say(cx, || "the gate is closed".into());
+            }
+            Op::FenceForReset(stored, lease) => {
                 let Some(running) = &mut self.running else { return false };
                 running.shared.shutdown_horizons(true);
+                running.keeper.has_committed = false;
+                running.keeper.ops.push_front(Op::StoreReset(stored, lease));
                 self.say(cx, || "the keeper fences for a reset".into());
             }
-            Op::StoreReset(lease) => self.store_reset(cx, lease),
+            Op::StoreReset(stored, lease) => self.store_reset(cx, &stored, lease),
             Op::Reset(floor_us) => {
                 let offset_us = self.clock_us(cx) - self.since_boot_us(cx);
                 let Some(running) = &mut self.running else { return false };
                 running.shared.history.clock_offset_us = Some(offset_us);
                 running.shared.reset(floor_us);
+                running.keeper.has_committed = true;
                 running.shared.request = None;
                 self.say(cx, || format!("the reset is complete; slots begin at {}", instant(floor_us)));
             }
@@ -489,70 +510,54 @@ impl Server {
         {
             shared.request = None; // There is no reset.
         }
-        match done.plan.gate {
-            GatePlan::Stay => {
-                if let Some(lease) = done.wanted {
-                    shared.set_lease(&lease);
-                }
-            }
+        let ops = match done.plan.gate {
+            GatePlan::Stay => done.wanted.map(Op::SetLease).into_iter().collect(),
             GatePlan::Reset(lease) => {
                 running.keeper.ops.clear();
-                running.keeper.ops.push_back(Op::CheckReset(lease));
+                vec![Op::CheckReset(lease)]
             }
             GatePlan::Open { lease, is_another } => {
                 let floors_us = done.plan.tracks.map(|track| track.from_us);
-                if (is_another || floors_us != [0; TRACKS]) && !cx.is(Mutation::OpenUnfenced) {
-                    shared.fence(floors_us, is_another);
+                let is_fenced = is_another || floors_us != [0; TRACKS];
+                let mut ops = vec![Op::Fence(floors_us, is_another), Op::SetLease(lease)];
+                if !is_fenced || cx.is(Mutation::OpenUnfenced) {
+                    ops.remove(0);
+                } else if cx.is(Mutation::LeaseFirst) {
+                    ops.reverse();
                 }
-                let Some(wanted) = done.wanted else { return };
-                shared.set_lease(&wanted);
-                shared.history.last_identity = Some(lease.identity);
-                open_gate(shared, &wanted, done.lease_status.number);
-                self.say(cx, || format!("the gate is opened for {}", wanted.identity));
+                ops.push(Op::OpenGate(lease, done.lease_status.number));
+                ops
             }
             GatePlan::Close | GatePlan::Refuse { .. } => {
-                if shared.gate.identity().is_some() {
-                    shared.close_gate();
-                    self.say(cx, || "the gate is closed".into());
-                }
+                shared.gate.identity().map(|_| Op::CloseGate).into_iter().collect()
             }
-        }
+        };
+        self.push_front(ops);
     }
 
-    fn refuses_reset(&mut self, cx: &Context, lease: &Lease, stored: &Stored, is_elsewhere: bool) -> bool {
-        let now_us = self.clock_us(cx);
-        let Some(running) = &self.running else { return true };
-        let history = running.shared.history.snapshot();
-        check_reset(lease.identity, &stored.uses, &history, is_elsewhere, now_us).is_err()
-    }
-
+    /// Begins the transaction of a reset, which holds the lock to its end.
     fn check_for_reset(&mut self, cx: &mut Context, lease: Lease) {
+        let now_us = self.clock_us(cx);
         let Some((stored, is_elsewhere)) = self.lock() else {
             self.fail(cx, Transaction::Reset, "the extension does not exist");
             return;
         };
-        let is_refused = self.refuses_reset(cx, &lease, &stored, is_elsewhere);
         let Some(running) = &mut self.running else { return };
-        running.keeper.is_locked = false;
-        if is_refused || !running.shared.has_room_for_reset() {
+        let history = running.shared.history.snapshot();
+        if !running.shared.has_room_for_reset() {
+            self.fail(cx, Transaction::Reset, "there is no room for a reset");
+        } else if check_reset(lease.identity, &stored.uses, &history, is_elsewhere, now_us).is_err() {
+            running.keeper.is_locked = false;
             running.shared.request = None;
             self.say(cx, || format!("a reset for {} is refused", lease.identity));
-            return;
+        } else {
+            running.keeper.ops.push_front(Op::FenceForReset(Box::new(stored), lease));
         }
-        self.push_front(vec![Op::FenceForReset, Op::StoreReset(lease)]);
     }
 
-    fn store_reset(&mut self, cx: &mut Context, lease: Lease) {
+    fn store_reset(&mut self, cx: &mut Context, stored: &Stored, lease: Lease) {
         let reach_us = self.max_ahead_us + self.horizon_margin_us;
         let (floor_us, horizon) = begin_again(&lease, self.clock_us(cx), reach_us);
-        let Some((stored, is_elsewhere)) = self.lock() else {
-            self.fail(cx, Transaction::Reset, "the extension does not exist");
-            return;
-        };
-        if self.refuses_reset(cx, &lease, &stored, is_elsewhere) {
-            self.fail(cx, Transaction::Reset, "the reset is refused");
-            return;
-        }
         let Some(running) = &mut self.running else { return };
         let highest_us = running.shared.history.snapshot().highest_us;
         // A write can be read before it is committed. It must not look like a change by another process.
@@ -562,8 +567,7 @@ impl Server {
         if cx.is(Mutation::ResetUnshut) {
             records.clear();
         }
-        let mut ops =
-            self.writes(&stored, &records, [Some(horizon), Some(Horizon::NONE)], Transaction::Reset);
+        let mut ops = self.writes(stored, &records, [Some(horizon), Some(Horizon::NONE)], Transaction::Reset);
         ops.push(Op::Reset(floor_us));
         // Order ends here: the write may become durable although the reset is not carried out.
         self.last.clear();
