@@ -251,3 +251,22 @@ fn a_twin() {
     let again = all.iter().flat_map(HandedOut::all).filter(|id| known.contains(id));
     assert_eq!(again.count(), 0);
 }
+
+/// A server that learns of its twin issues no ID under the lease any more, even if its keeper cannot run.
+#[test]
+fn a_twin_while_the_keeper_is_paused() {
+    let fleet = Fleet::start("lease => '10min', renew_every => '1s'");
+    let server = fleet.server().start();
+    let worker = leased_worker(&server);
+    let mut client = server.connect();
+    client.run("SET statement_timeout = '500ms'");
+    let paused = Paused::new(vec![keeper_pid(&mut client)]);
+    // The registry knows this nonce from the renewal of the twin.
+    let renewal = "UPDATE snowflake_registry.lease SET nonce = gen_random_uuid() WHERE lease_id IS NOT NULL";
+    fleet.registry.connect().run(renewal);
+    eventually("the discovery", || server.log().contains("another server has the same lease"));
+    let issued = client.query_one("SELECT snowflake_nextval()", &[]);
+    assert!(issued.is_err(), "{issued:?}");
+    drop(paused);
+    assert_ne!(leased_worker(&server), worker);
+}
