@@ -30,6 +30,7 @@
 //! | [`hosts`] | [`Attempts`](hosts::Attempts): which host of the registry is tried next, and how long an attempt may take |
 //! | [`protocol`] | the protocol of requests to the registry |
 //! | [`reply`] | a row of a registry's answer |
+//! | [`portions`] | requests for segments, divided into portions of one statement each |
 //! | [`lease_call`], [`number_call`] | the calls of the registry's functions |
 //! | [`lease_answer`] | the registry's answers to requests for leases, parsed and checked |
 //! | [`lease_round`] | [`LeaseRound`](lease_round::LeaseRound): the conversation with the registry about leases, without I/O |
@@ -39,6 +40,7 @@
 //! | [`segment`] | [`Segment`]: numbers in ranges, shared by processes |
 //! | [`segment_answer`] | the registry's answers to requests for numbers, parsed and checked |
 //! | [`had`], [`rest`] | the highest numbers that a server was granted; the numbers that are left when it stops |
+//! | [`number_round`] | [`NumberRound`](number_round::NumberRound): the conversation with the registry about numbers, without I/O |
 //! | [`signed`] | the tokens that registries have signed for numbers |
 //! | [`segment_records`], [`journal`] | what a server stores about numbers, and the lines of the file |
 //! | [`keeper_plan`] | the decisions of the keeper, which writes the durable horizon |
@@ -84,6 +86,8 @@ pub mod marks;
 pub mod mask;
 pub mod message;
 pub mod number_call;
+pub mod number_round;
+pub mod portions;
 pub mod protocol;
 pub mod public;
 pub mod range;

@@ -1,11 +1,13 @@
 //! The call with which servers and programs take numbers of segments.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::had::{End, Had};
 use crate::lease_call::Call;
 use crate::protocol::next_protocol;
 
@@ -30,6 +32,72 @@ impl Protocol {
     pub fn note(&mut self, is_refused: bool, registry: Option<RangeInclusive<u32>>) -> bool {
         let refused = std::mem::replace(self, Protocol(next_protocol(registry)));
         is_refused && *self != refused
+    }
+}
+
+/// A request for one segment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Request {
+    /// The name of the segment.
+    pub name: String,
+    /// The numbers that the caller was granted, if any.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub had: Option<HadUntil>,
+    /// The use of the last range, if known.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub lasted: Option<Lasted>,
+    /// Whether the request is for a range of the next period.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub next: bool,
+    /// Whether the request is only a report. A report requests a token but no range.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub report: bool,
+    /// Whether the caller accepts a range of a period that has not started. It holds such a range back until its period
+    /// starts.
+    #[serde(skip)]
+    pub may_be_early: bool,
+}
+
+/// The high-water mark of the caller in a segment, and the registry that granted the numbers, if known.
+#[derive(Clone, Debug, Serialize)]
+pub struct HadUntil {
+    /// The highest number.
+    pub had_until: i64,
+    /// The ID of the registry.
+    pub registry_id: Option<Uuid>,
+}
+
+impl From<&End> for HadUntil {
+    fn from(end: &End) -> HadUntil {
+        HadUntil { had_until: end.until, registry_id: end.registry_id }
+    }
+}
+
+/// The size of the last range and the time for which its numbers lasted, in seconds. If numbers are left, the time is
+/// an estimate based on the current rate.
+#[derive(Clone, Debug, Serialize)]
+pub struct Lasted {
+    /// The time in seconds.
+    pub lasted: f64,
+    /// The size.
+    pub count: u64,
+}
+
+impl Lasted {
+    /// Returns the time for which a range of `count` numbers would last if `taken` numbers were taken in this time.
+    pub fn new(count: u64, taken: u64, time: Duration) -> Lasted {
+        let lasted = time.as_secs_f64() * count as f64 / taken as f64;
+        Lasted { lasted: lasted.min(1e9), count }
+    }
+}
+
+impl Request {
+    /// Returns the reports of the high-water marks of a segment: one for each mark, or one without a mark.
+    pub fn reports(name: &str, had: Option<&Had>) -> Vec<Request> {
+        let report = |had| Request { name: name.into(), had, report: true, ..Request::default() };
+        let reports: Vec<_> =
+            had.iter().flat_map(|had| had.ends()).map(|end| report(Some(end.into()))).collect();
+        if reports.is_empty() { vec![report(None)] } else { reports }
     }
 }
 

@@ -72,6 +72,11 @@ pub struct Period {
 }
 
 impl Granted {
+    /// Returns whether the range may be used now. A range without a period may always be used.
+    pub fn has_begun(&self, now_us: i64) -> bool {
+        self.period.is_none_or(|period| period.starts_us <= now_us)
+    }
+
     /// Reads the range of a row. Returns `None` if the row contains no valid range.
     pub fn read(row: &Reply) -> Option<Granted> {
         // The time must fit in a `timestamptz`.

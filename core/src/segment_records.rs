@@ -1,16 +1,18 @@
-//! [`SegmentRecords`]: what a server stores about the numbers of segments, and the changes that lead to it.
+//! [`SegmentRecords`]: what a server or program records about the numbers of segments, and the changes that lead to it.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::had::Had;
+use crate::had::{End, Had};
 use crate::rest::Rest;
+use crate::segment_answer::Granted;
 use crate::signed::Signed;
 
-/// The records of a server.
-#[derive(Debug, Default)]
+/// The records of a server or program.
+#[derive(Clone, Debug, Default)]
 pub struct SegmentRecords {
     /// The registry that answered last.
     pub registry_id: Option<Uuid>,
@@ -21,7 +23,7 @@ pub struct SegmentRecords {
 }
 
 /// A change of the records, as it is stored in a file.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
     /// Another registry has answered.
@@ -67,5 +69,77 @@ impl SegmentRecords {
             token: token.into(),
         });
         std::iter::once(Change::Registry(self.registry_id)).chain(tokens).chain(marks).collect()
+    }
+}
+
+impl SegmentRecords {
+    /// Iterates over the names that follow a name, or over all names.
+    pub fn names_after(&self, name: Option<&str>) -> impl Iterator<Item = &str> {
+        let after = name.map_or(Bound::Unbounded, Bound::Excluded);
+        self.segments.range::<str, _>((after, Bound::Unbounded)).map(|(name, _)| name.as_str())
+    }
+
+    /// Returns whether a granted range can no longer be used because a later range has already been used.
+    pub fn is_over(&self, name: &str, granted: &Granted) -> bool {
+        let now = self.segments.get(name).and_then(|had| had.now.as_ref());
+        now.is_some_and(|now| granted.range.first <= now.until)
+    }
+}
+
+/// Changes that are stored together, before a number is used.
+#[derive(Debug)]
+pub struct Update<'a> {
+    records: &'a SegmentRecords,
+    registry_id: Option<Uuid>,
+    had: BTreeMap<String, Had>,
+    tokens: Vec<Change>,
+}
+
+impl<'a> Update<'a> {
+    /// Begins an update with the answer of a registry, if its ID is known.
+    pub fn new(records: &'a SegmentRecords, registry_id: Option<Uuid>) -> Update<'a> {
+        let registry_id = registry_id.or(records.registry_id);
+        Update { records, registry_id, had: BTreeMap::new(), tokens: vec![] }
+    }
+
+    /// Adds a token that the registry has signed.
+    pub fn prove(&mut self, name: &str, token: String) {
+        if !self.records.signed.is_last(self.registry_id, name, &token) {
+            self.tokens.push(Change::Token { registry_id: self.registry_id, name: name.into(), token });
+        }
+    }
+
+    /// Returns the number above which a granted range must start, or `None` if there is no such limit.
+    pub fn bound(&self, name: &str, granted: &Granted) -> Option<i64> {
+        self.had.get(name).or(self.records.segments.get(name))?.bound(granted)
+    }
+
+    /// Records that a range is about to be used. The high-water mark of a later period does not change.
+    pub fn enter(&mut self, name: &str, granted: &Granted) {
+        let end = self.end_of(granted);
+        self.had(name).enter(end);
+    }
+
+    /// Records a range that is held back until its period starts.
+    pub fn hold(&mut self, name: &str, granted: &Granted) {
+        let end = self.end_of(granted);
+        self.had(name).next = end;
+    }
+
+    /// Returns the changes.
+    pub fn changes(self) -> Vec<Change> {
+        let registry_id = Some(self.registry_id).filter(|id| *id != self.records.registry_id);
+        let had = self.had.into_iter().filter(|(name, had)| self.records.segments.get(name) != Some(had));
+        let had = had.map(|(name, had)| Change::Had { name, had });
+        registry_id.map(Change::Registry).into_iter().chain(self.tokens).chain(had).collect()
+    }
+
+    fn had(&mut self, name: &str) -> &mut Had {
+        let known = || self.records.segments.get(name).cloned().unwrap_or_default();
+        self.had.entry(name.into()).or_insert_with(known)
+    }
+
+    fn end_of(&self, granted: &Granted) -> Option<End> {
+        Some(End { until: granted.range.last()?, registry_id: self.registry_id, period: granted.period })
     }
 }

@@ -12,10 +12,10 @@ const MOST_REGISTRIES: usize = 8;
 
 /// The tokens of each registry, with the most recent signer first. A token proves nothing to another registry, and
 /// says nothing about the numbers that another registry granted.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Signed(Vec<OfRegistry>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct OfRegistry {
     registry_id: Option<Uuid>,
     segments: BTreeMap<String, Tokens>,
@@ -24,7 +24,7 @@ struct OfRegistry {
 /// The tokens kept for one name. Only the registry can verify a signature. A forged token may therefore be stored in
 /// the field `most` if it states more than any real token. The last token is kept as well, so that a forged token
 /// does not displace the registry's next token.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Tokens {
     /// The token that states the most. A registry that is restored from a backup may later sign tokens that state
     /// less.

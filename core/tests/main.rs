@@ -16,6 +16,7 @@ mod lease_plan;
 mod lease_round;
 mod lease_state;
 mod mask;
+mod number_round;
 mod properties;
 mod public;
 mod range;
