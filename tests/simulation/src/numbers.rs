@@ -1,52 +1,56 @@
-//! Numbers in ranges: the segments worker of a server and its callers (`src/segment/` of the extension). The ranges in
-//! shared memory are the product's `Segment`.
+//! Numbers in ranges: the segments worker of a server and its callers (`src/segment/` of the extension). The product's
+//! `NumberRound` determines the steps, and this module carries them out. The ranges in shared memory are the product's
+//! `Segment`.
 
-use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
-use snowflake_id_core::segment::{NEVER_ENDS, Range};
+use snowflake_id_core::had::{End, Had};
+use snowflake_id_core::number_call::Request;
+use snowflake_id_core::number_round::{Effect, Event, Holder, NumberRound, Take};
+use snowflake_id_core::segment_answer::Granted;
+use snowflake_id_core::segment_records::{Change, SegmentRecords};
 
 use crate::context::Context;
 use crate::disk::{SEGMENTS, Write};
 use crate::mutation::Mutation;
 use crate::random::Random;
-use crate::registry::{Answer, Ask, Call, Registry};
+use crate::registry::{Answer, Ask, Call, Registry, index_of};
 use crate::server::Server;
 
-/// The record in file `snowflake_id.segments`.
-#[derive(Clone, Default)]
-pub struct NumbersFile {
-    pub had: [i64; SEGMENTS],
-    pub tokens: [Option<usize>; SEGMENTS],
-}
-
-enum Op {
-    Ask(usize),
-    /// Only committed grants are signed, so a second call is needed.
-    AskForToken(usize, (i64, u64), i64),
-    Note(usize, (i64, u64), Option<usize>),
-    Commit,
-    Publish(usize, (i64, u64)),
-}
-
 pub struct NumbersWorker {
-    had: [i64; SEGMENTS],
-    tokens: [Option<usize>; SEGMENTS],
-    ops: VecDeque<Op>,
+    records: SegmentRecords,
+    round: NumberRound,
+    effect: Option<Effect>,
+    /// The segment of the round.
+    at: usize,
+    /// Records that are in the file and in the database, and not committed yet.
+    keeping: Option<SegmentRecords>,
 }
 
 impl NumbersWorker {
     /// The higher value of the file and the database counts.
     pub fn new(server: &Server) -> NumbersWorker {
-        let file = &server.numbers_file;
+        let mut records = server.numbers_file.clone();
         let stored = server.disk.read.0.as_ref().map_or([0; SEGMENTS], |stored| stored.had);
-        let had = std::array::from_fn(|at| file.had[at].max(stored[at]));
-        NumbersWorker { had, tokens: file.tokens, ops: VecDeque::new() }
+        for (at, until) in stored.into_iter().enumerate().filter(|(_, until)| *until > 0) {
+            let now = Some(End { until, registry_id: None, period: None });
+            records.segments.entry(at.to_string()).or_default().merge(Had { now, next: None });
+        }
+        let round = NumberRound::new(Holder::Server);
+        NumbersWorker { records, round, effect: None, at: 0, keeping: None }
     }
 }
 
+/// The highest number of each segment, as the database stores them.
+pub fn marks(records: &SegmentRecords) -> [i64; SEGMENTS] {
+    std::array::from_fn(|at| {
+        let now = records.segments.get(&at.to_string()).and_then(|had| had.now.as_ref());
+        now.map_or(0, |end| end.until)
+    })
+}
+
 impl Server {
-    /// The segments worker takes up to `steps` steps.
+    /// The segments worker takes up to `steps` steps, at most to the end of a round.
     pub fn fetch(
         &mut self,
         cx: &mut Context,
@@ -57,125 +61,121 @@ impl Server {
     ) {
         for step in 0..steps {
             let Some(running) = &mut self.running else { return };
-            let op = match running.numbers.ops.pop_front() {
-                Some(op) => op,
-                None if step > 0 => return,
-                None => {
-                    running.numbers.ops.push_back(Op::Ask(at));
-                    continue;
+            let Some(effect) = running.numbers.effect.take() else {
+                if step > 0 {
+                    return; // The round is over.
                 }
+                self.begin_round(at);
+                continue;
             };
-            if !self.step_of_numbers(cx, random, registry, op) {
-                return;
+            let event = match effect {
+                Effect::Send(take) => {
+                    let event = self.send_take(cx, random, registry, &take);
+                    if cx.is(Mutation::NumbersUnwaited)
+                        && let Event::Answered(answer) = &event
+                    {
+                        let granted: Vec<_> =
+                            answer.about.iter().filter_map(|(_, about)| about.granted).collect();
+                        self.publish_numbers(cx, granted.into_iter());
+                    }
+                    event
+                }
+                Effect::Keep(changes) => match self.keep_numbers(changes) {
+                    Some(event) => event,
+                    None => continue,
+                },
+                Effect::Publish(given) => {
+                    let granted = given.into_iter().filter_map(|given| given.about.granted);
+                    let is_done = cx.is(Mutation::NumbersUnwaited);
+                    self.publish_numbers(cx, granted.filter(|_| !is_done));
+                    Event::Published
+                }
+                Effect::Rest(_) => return,
+            };
+            let Some(running) = &mut self.running else { return };
+            let NumbersWorker { round, records, effect, .. } = &mut running.numbers;
+            let next = round.step(records, event, cx.now_us);
+            if let Effect::Keep(changes) = &next {
+                for change in changes {
+                    if let Change::Had { name, had: Had { now: Some(end), .. } } = change
+                        && let Ok(at) = name.parse()
+                    {
+                        cx.ledger.give(at, end.until);
+                    }
+                }
             }
+            *effect = Some(next);
         }
     }
 
-    fn ask_for_numbers(
+    fn begin_round(&mut self, at: usize) {
+        let Some(running) = &mut self.running else { return };
+        let standing = running.shared.segments[at].standing();
+        let is_wanted = standing.is_unused() || standing.left == 0 || standing.is_next_wanted;
+        let worker = &mut running.numbers;
+        worker.at = at;
+        let name = at.to_string();
+        let had = worker.records.segments.get(&name).and_then(|had| had.now.as_ref()).map(Into::into);
+        worker.effect = Some(match is_wanted && !worker.round.is_report_urgent() {
+            true => worker.round.take(&worker.records, vec![Request { name, had, ..Request::default() }]),
+            false => worker.round.report(&worker.records),
+        });
+    }
+
+    /// Sends a request, and returns the answer of the stand-in.
+    fn send_take(
         &mut self,
         cx: &mut Context,
         random: &mut Random,
         registry: &mut Registry,
-        at: usize,
-        is_wanted: bool,
-    ) -> Option<Answer> {
-        let running = self.running.as_ref()?;
-        if self.is_cut || registry.is_down {
+        take: &Take,
+    ) -> Event {
+        let failed = Event::Failed { is_of_data: false };
+        let clock_us = self.clock_us(cx);
+        let Some(running) = &self.running else { return failed };
+        let NumbersWorker { round, records, .. } = &running.numbers;
+        let tokens = match cx.is(Mutation::TokenUnshown) {
+            true => vec![],
+            false => round.tokens(records, take).iter().filter_map(|token| index_of(token)).collect(),
+        };
+        let ask = Ask::Take(take.requests.clone());
+        let call = Call { server: self.at, registry_id: take.registry_id, clock_us, tokens, ask };
+        match self.deliver(cx, random, registry, call) {
+            Some(Answer { taken: Some(taken), .. }) => Event::Answered(taken),
+            _ => failed,
+        }
+    }
+
+    /// Stores the changes, and commits them in a later step. Returns `None` before the commit.
+    fn keep_numbers(&mut self, changes: Vec<Change>) -> Option<Event> {
+        let worker = &mut self.running.as_mut()?.numbers;
+        if worker.keeping.is_none() {
+            let mut records = worker.records.clone();
+            changes.into_iter().for_each(|change| records.apply(change));
+            self.numbers_file = records.clone();
+            if self.disk.read.0.is_none() {
+                return Some(Event::NotKept); // The marks cannot be stored in the database.
+            }
+            self.disk.write(Write::Had(marks(&records)));
+            worker.keeping = Some(records);
+            worker.effect = Some(Effect::Keep(vec![]));
             return None;
         }
-        let tokens = running.numbers.tokens[at].filter(|_| !cx.is(Mutation::TokenUnshown));
-        let call = Call {
-            server: self.at,
-            registry_id: None,
-            clock_us: self.clock_us(cx),
-            tokens: tokens.into_iter().collect(),
-            ask: Ask::Take { at, is_wanted },
-        };
-        match random.below(40) {
-            0 => cx.count("request to the registry lost"),
-            1 => {
-                cx.count("request to the registry late");
-                registry.strays.push(call);
-            }
-            2 => {
-                registry.call(cx, &call, random);
-                cx.count("reply of the registry lost");
-            }
-            _ => return Some(registry.call(cx, &call, random)),
+        if !self.disk.commit(false) {
+            worker.effect = Some(Effect::Keep(vec![]));
+            return None;
         }
-        None
+        worker.records = worker.keeping.take()?;
+        Some(Event::Kept)
     }
 
-    fn step_of_numbers(
-        &mut self,
-        cx: &mut Context,
-        random: &mut Random,
-        registry: &mut Registry,
-        op: Op,
-    ) -> bool {
-        match op {
-            Op::Ask(at) => {
-                let Some(running) = &self.running else { return false };
-                let is_wanted = {
-                    let standing = running.shared.segments[at].standing();
-                    standing.is_unused() || standing.left == 0 || standing.is_next_wanted
-                };
-                let answer = self.ask_for_numbers(cx, random, registry, at, is_wanted);
-                let Some(Answer { range: Some(range), life, .. }) = answer else { return true };
-                self.push_number(match cx.is(Mutation::NumbersUnwaited) {
-                    true => Op::Note(at, range, None),
-                    false => Op::AskForToken(at, range, life),
-                });
-            }
-            Op::AskForToken(at, range, life) => {
-                let answer = self.ask_for_numbers(cx, random, registry, at, false);
-                let Some(Answer { token: Some(token), life: now, .. }) = answer else { return true };
-                let last = range.0 + range.1 as i64 - 1;
-                if now == life && registry.shows_number(token, last) {
-                    cx.ledger.give(at, last);
-                    self.push_number(Op::Note(at, range, Some(token)));
-                }
-            }
-            Op::Note(at, range, token) => {
-                let Some(running) = &mut self.running else { return false };
-                let worker = &mut running.numbers;
-                if range.0 <= worker.had[at] {
-                    return true; // The registry has granted numbers that this server had.
-                }
-                worker.had[at] = range.0 + range.1 as i64 - 1;
-                worker.tokens[at] = token.or(worker.tokens[at]);
-                self.numbers_file = NumbersFile { had: worker.had, tokens: worker.tokens };
-                let had = worker.had;
-                if self.disk.read.0.is_none() {
-                    return true; // The range cannot be recorded in the database.
-                }
-                self.disk.write(Write::Had(had));
-                self.push_number(Op::Commit);
-                self.push_number(Op::Publish(at, range));
-            }
-            Op::Commit => {
-                if !self.disk.commit(false) {
-                    if let Some(running) = &mut self.running {
-                        running.numbers.ops.push_front(Op::Commit);
-                    }
-                    return false;
-                }
-            }
-            Op::Publish(at, (first, count)) => {
-                let Some(running) = &mut self.running else { return false };
-                let range = Range { first, increment: 1, count, ends_us: NEVER_ENDS };
-                let _ = running.shared.segments[at].publish(range, count / 10);
-                self.say(cx, || {
-                    format!("has numbers {first} to {} of segment {at}", first + count as i64 - 1)
-                });
-            }
-        }
-        true
-    }
-
-    fn push_number(&mut self, op: Op) {
-        if let Some(running) = &mut self.running {
-            running.numbers.ops.push_back(op);
+    fn publish_numbers(&mut self, cx: &mut Context, granted: impl Iterator<Item = Granted>) {
+        for granted in granted {
+            let Some(running) = &mut self.running else { return };
+            let (at, range) = (running.numbers.at, granted.range);
+            let _ = running.shared.segments[at].publish(range, range.count / 10);
+            let last = range.first + range.count as i64 - 1;
+            self.say(cx, || format!("has numbers {} to {last} of segment {at}", range.first));
         }
     }
 

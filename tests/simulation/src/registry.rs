@@ -2,7 +2,10 @@
 //! with the SQL. This module adds calls in transit, earlier states, and the events in words.
 
 use snowflake_id_core::lease_state::{Needs, Outcome};
+use snowflake_id_core::number_call::Request;
 use snowflake_id_core::protocol::Mismatch;
+use snowflake_id_core::reply::Reply;
+use snowflake_id_core::segment_answer;
 use snowflake_id_core::{Identity, Lease};
 use snowflake_id_stand_in as stand_in;
 use snowflake_id_stand_in::{
@@ -52,19 +55,17 @@ pub enum Kind {
 pub enum Ask {
     Acquire { lease_id: Uuid, nonce: Uuid, needs: Needs },
     Renew { lease_id: Uuid, last: Uuid, next: Uuid },
-    Take { at: usize, is_wanted: bool },
+    Take(Vec<Request>),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Answer {
     pub registry_id: Uuid,
     pub outcome: Outcome,
     pub token: Option<usize>,
-    /// The result of `take()`: the first number and the count.
-    pub range: Option<(i64, u64)>,
+    /// The result of `take()`.
+    pub taken: Option<segment_answer::Answer>,
     pub clock_us: i64,
-    /// The start of the registry to which it belongs: no connection outlives a restart.
-    pub life: i64,
 }
 
 impl Registry {
@@ -138,11 +139,14 @@ impl Registry {
 
     /// Executes a call and commits.
     pub fn call(&mut self, cx: &mut Context, call: &Call, random: &mut Random) -> Answer {
-        let kind = match call.ask {
-            Ask::Take { at, .. } => Kind::Numbers(at),
-            _ => Kind::Lease,
+        let is_heard = |kind: Kind| match (&call.ask, kind) {
+            (Ask::Take(requests), Kind::Numbers(at)) => {
+                requests.iter().any(|request| request.name == name(at))
+            }
+            (Ask::Take(_), Kind::Lease) => false,
+            (_, kind) => kind == Kind::Lease,
         };
-        self.unheard.retain(|known| *known != (call.server, kind));
+        self.unheard.retain(|(server, kind)| *server != call.server || !is_heard(*kind));
         // Every server that is not cut off calls regularly, and the wait is longer than the interval.
         self.stand_in.may_end_wait = self.unheard.is_empty();
         self.read_clock(cx);
@@ -163,10 +167,15 @@ impl Registry {
                 let ids = Identification { lease_id: *lease_id, last_nonce: *last, next_nonce: *next };
                 stand_in::Call::Renew { caller, ids }
             }
-            Ask::Take { at, is_wanted } => {
-                let request =
-                    stand_in::Request { name: name(*at), is_report: !is_wanted, ..Default::default() };
-                stand_in::Call::Take { caller, is_local: false, requests: vec![request] }
+            Ask::Take(requests) => {
+                let requests = requests.iter().map(|request| stand_in::Request {
+                    name: request.name.clone(),
+                    had_until: request.had.as_ref().map(|had| had.had_until),
+                    registry_id: request.had.as_ref().map(|had| had.registry_id),
+                    is_report: request.report,
+                    ..Default::default()
+                });
+                stand_in::Call::Take { caller, is_local: false, requests: requests.collect() }
             }
         });
         self.tell_wait(cx, before_us);
@@ -174,9 +183,8 @@ impl Registry {
             registry_id: self.stand_in.tables.settings.registry_id,
             outcome: Outcome::Unknown,
             token: None,
-            range: None,
+            taken: None,
             clock_us: self.stand_in.clock.now_us,
-            life: self.stand_in.place.started_us,
         };
         match answered {
             stand_in::Answer::Lease(lease) => {
@@ -187,9 +195,10 @@ impl Registry {
                 }
             }
             stand_in::Answer::Taken(rows) => {
-                for row in rows {
-                    answer.range = row.range.map(|(first, count)| (first, count as u64));
-                    answer.token = row.token.map(|token| self.note(token));
+                let rows: Vec<_> = rows.into_iter().map(|row| self.reply(row)).collect();
+                match segment_answer::Answer::read(&rows) {
+                    Ok(taken) => answer.taken = Some(taken),
+                    Err(why) => cx.fail("the stand-in's answers are valid", why),
                 }
             }
             stand_in::Answer::Done(_) | stand_in::Answer::Failed(_) => {}
@@ -199,6 +208,30 @@ impl Registry {
             self.keep();
         }
         answer
+    }
+
+    /// The row as the SQL returns it.
+    fn reply(&mut self, row: stand_in::Taken) -> Reply {
+        let token = match &row.token {
+            Some(Token::Segment { name, next, .. }) => {
+                let statement = format!("segment:{name}:{next}::");
+                row.token.clone().map(|token| format!("{statement}.{}", self.note(token)))
+            }
+            _ => None,
+        };
+        let settings = &self.stand_in.tables.settings;
+        Reply::of([
+            ("request", row.request.map(|at| at.to_string())),
+            ("outcome", Some(row.outcome.name().into())),
+            ("first", row.range.map(|(first, _)| first.to_string())),
+            ("increment", Some("1".into())),
+            ("count", row.range.map(|(_, count)| count.to_string())),
+            ("token", token),
+            ("registry_id", Some(settings.registry_id.to_string())),
+            ("registry_clock", Some(self.stand_in.clock.now_us.to_string())),
+            ("server_started", Some(self.stand_in.place.started_us.to_string())),
+            ("report_every", Some(settings.renew_every_us.to_string())),
+        ])
     }
 
     fn note(&mut self, token: Token) -> usize {
@@ -269,11 +302,6 @@ impl Registry {
         self.unheard.iter().any(|(known, _)| *known == server)
     }
 
-    /// Whether a token proves that the numbers of a segment up to this one were granted.
-    pub fn shows_number(&self, token: usize, last: i64) -> bool {
-        matches!(&self.tokens[token], Token::Segment { next, .. } if *next > last.into())
-    }
-
     pub fn shows_lease(&self, token: usize, lease: &Lease) -> bool {
         matches!(&self.tokens[token], Token::Lease { identity, from_us, .. }
             if *identity == lease.identity && *from_us == lease.from_us)
@@ -334,6 +362,11 @@ impl Registry {
 
 fn name(segment: usize) -> String {
     segment.to_string()
+}
+
+/// The index of a token for numbers.
+pub fn index_of(token: &str) -> Option<usize> {
+    token.rsplit_once('.')?.1.parse().ok()
 }
 
 /// The outcome as a server reads it.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use snowflake_id_core::lease_state::LeaseState;
+use snowflake_id_core::segment_records::SegmentRecords;
 use snowflake_id_core::track::Horizon;
 use snowflake_id_core::{Identity, Layout, Lease};
 
@@ -11,7 +12,7 @@ use crate::context::{Context, duration};
 use crate::disk::{Disk, Pages, SEGMENTS, StandbyKind, Stored, Write};
 use crate::keeper::{Ending, Keeper};
 use crate::mutation::Mutation;
-use crate::numbers::{NumbersFile, NumbersWorker};
+use crate::numbers::{NumbersWorker, marks};
 use crate::random::Random;
 use crate::shared::{HistoryWords, Request, Shared};
 use crate::worker::Worker;
@@ -35,7 +36,7 @@ pub struct LeaseFile {
 pub struct Backup {
     pages: Pages,
     file: LeaseFile,
-    numbers: NumbersFile,
+    numbers: SegmentRecords,
     timeline: u64,
 }
 
@@ -65,7 +66,7 @@ pub struct Server {
     pub spread: u32,
     pub disk: Disk,
     pub file: LeaseFile,
-    pub numbers_file: NumbersFile,
+    pub numbers_file: SegmentRecords,
     pub original: Original,
     pub backup: Option<Backup>,
     /// The error of its clock, and the boot time of its host.
@@ -333,7 +334,7 @@ impl Server {
             let (records, horizons) = history.stored_anew(&tracks);
             stored = Stored { horizons, uses: records.into_iter().collect(), ..stored };
         }
-        stored.had = self.numbers_file.had;
+        stored.had = marks(&self.numbers_file);
         let horizons = stored.horizons;
         self.disk.write(Write::Create(stored));
         self.disk.commit(false);

@@ -30,13 +30,6 @@ pub struct Worker {
     noted_after: u64,
 }
 
-/// The fate of a call.
-enum Delivery {
-    Answered(Answer),
-    /// There is no reply.
-    Nothing,
-}
-
 impl Worker {
     pub fn new(server: &Server, cx: &Context) -> Worker {
         let state = server.file.state.clone();
@@ -192,7 +185,7 @@ impl Server {
             Request::Release { .. } => return Event::Failed("servers release no leases".into()),
         };
         let sent_us = self.clock_us(cx);
-        let Delivery::Answered(answer) = self.ask(cx, random, registry, ask) else {
+        let Some(answer) = self.ask(cx, random, registry, ask) else {
             return Event::Failed("there is no reply".into());
         };
         if let (Outcome::Granted(lease), Some(token)) = (&answer.outcome, answer.token)
@@ -212,44 +205,58 @@ impl Server {
         Event::Answered { answer, sent_us, round_trip_us: 0 }
     }
 
-    /// Calls the registry. The call or the reply may be lost or late.
-    fn ask(&mut self, cx: &mut Context, random: &mut Random, registry: &mut Registry, ask: Ask) -> Delivery {
+    fn ask(
+        &mut self,
+        cx: &mut Context,
+        random: &mut Random,
+        registry: &mut Registry,
+        ask: Ask,
+    ) -> Option<Answer> {
         let clock_us = self.clock_us(cx);
-        let Some(running) = &self.running else { return Delivery::Nothing };
-        let evidence = &running.worker.round.state().evidence;
+        let state = self.running.as_ref()?.worker.round.state();
         let tokens = match cx.is(Mutation::TokenUnshown) {
             true => vec![],
-            false => evidence.iter().filter_map(|evidence| evidence.token.parse().ok()).collect(),
+            false => state.evidence.iter().filter_map(|evidence| evidence.token.parse().ok()).collect(),
         };
-        let registry_id = running.worker.round.state().registry_id;
-        let call = Call { server: self.at, registry_id, clock_us, tokens, ask };
+        let call = Call { server: self.at, registry_id: state.registry_id, clock_us, tokens, ask };
+        self.deliver(cx, random, registry, call)
+    }
+
+    /// Calls the registry. The call or the reply may be lost or late.
+    pub fn deliver(
+        &self,
+        cx: &mut Context,
+        random: &mut Random,
+        registry: &mut Registry,
+        call: Call,
+    ) -> Option<Answer> {
         if self.is_cut || registry.is_down {
-            return Delivery::Nothing;
+            return None;
         }
         let fate = random.below(40);
         if fate == 0 {
             cx.count("request to the registry lost");
             self.say(cx, || "its request to the registry is lost".into());
-            return Delivery::Nothing;
+            return None;
         }
         if fate == 1 {
             cx.count("request to the registry late");
             self.say(cx, || "its request to the registry is late, and is given up".into());
             registry.strays.push(call);
-            return Delivery::Nothing;
+            return None;
         }
         let answer = registry.call(cx, &call, random);
         if fate == 2 {
             cx.count("reply of the registry lost");
             self.say(cx, || "the reply of the registry is lost".into());
-            return Delivery::Nothing;
+            return None;
         }
         if fate == 3 {
             cx.count("request to the registry repeated");
             self.say(cx, || "its request to the registry is sent a second time".into());
             registry.strays.push(call);
         }
-        Delivery::Answered(answer)
+        Some(answer)
     }
 
     /// Only the state in the file counts.

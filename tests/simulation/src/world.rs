@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use snowflake_id_core::segment_records::SegmentRecords;
 use snowflake_id_core::{Field, Identity, Layout};
 
 use crate::action::{Action, Kind};
@@ -10,7 +11,6 @@ use crate::disk::{Disk, Pages, SEGMENTS, StandbyKind, Stored};
 use crate::keeper::Ending;
 use crate::ledger::Ledger;
 use crate::mutation::Broken;
-use crate::numbers::NumbersFile;
 use crate::random::Random;
 use crate::registry::{Kind as Told, Registry};
 use crate::server::{LeaseFile, Original, Server};
@@ -102,7 +102,7 @@ impl World<'_> {
                 spread: server.spread,
                 disk: Disk::new(Pages(Some(stored)), server.standby),
                 file: LeaseFile::default(),
-                numbers_file: NumbersFile::default(),
+                numbers_file: SegmentRecords::default(),
                 original: Original { disk: random.bits(), boot: random.bits(), timeline: 1 },
                 backup: None,
                 offset_us: random.between(-20_000, 20_000),
