@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
-use snowflake_id_core::number_call::TAKE_LOCAL;
+use snowflake_id_core::lease_call::Call;
 use snowflake_id_core::reply::Reply;
 use snowflake_id_core::segment_answer::{Answer, COLUMNS};
 
-use super::fetch::{Answered, Question};
+use super::fetch::Answered;
 use crate::background::connection::{NoAnswer, Refused};
 use crate::background::stop::{is_stopping, let_sigterm_interrupt};
 use crate::background::transaction::{Problem, transaction};
@@ -22,11 +22,10 @@ use crate::pg::relation::{self, Extension};
 use crate::pg::{clock, set_returning};
 
 /// Calls the registry. Returns `None` if this database contains no registry.
-pub fn ask(question: &Question) -> Result<Option<Answered>, NoAnswer> {
-    let request = question.call(TAKE_LOCAL).request;
+pub fn ask(call: &Call, most_rows: usize) -> Result<Option<Answered>, NoAnswer> {
     let is_of_data = AtomicBool::new(false);
     let take_and_classify = || {
-        PgTryBuilder::new(AssertUnwindSafe(|| take(question, &request)))
+        PgTryBuilder::new(AssertUnwindSafe(|| take(&call.request, most_rows)))
             .catch_others(|error| {
                 is_of_data.store(is_data_exception(&error), Ordering::Relaxed);
                 error.rethrow()
@@ -68,7 +67,7 @@ fn is_data_exception(error: &CaughtError) -> bool {
 
 /// Calls the registry's function in a transaction and returns the rows, or `None` if the database contains no
 /// registry.
-fn take(question: &Question, request: &str) -> Result<Option<Vec<Reply>>, Problem> {
+fn take(request: &str, most_rows: usize) -> Result<Option<Vec<Reply>>, Problem> {
     let Some(extension) = Extension::find(c"snowflake_id_registry") else { return Ok(None) };
     let schema = relation::schema(c"snowflake_registry");
     let function = schema.and_then(|schema| extension.function(schema, c"take_local", &[pg_sys::JSONBOID]));
@@ -82,7 +81,7 @@ fn take(question: &Question, request: &str) -> Result<Option<Vec<Reply>>, Proble
     // arguments match. The function belongs to the extension, and is written in PL/pgSQL.
     unsafe {
         let request = set_returning::value_of(request, pg_sys::JSONBOID);
-        let rows = set_returning::call(function, &[request], COLUMNS, question.most_rows());
+        let rows = set_returning::call(function, &[request], COLUMNS, most_rows);
         let named = |row: Vec<_>| Reply::of(COLUMNS.into_iter().zip(row));
         rows.map(|rows| Some(rows.into_iter().map(named).collect())).map_err(Problem)
     }

@@ -14,16 +14,10 @@
 //! harmless, because it excludes only numbers that are not granted again. At a clean stop, the file also contains the
 //! numbers that are left (see [`ticket`](super::ticket)).
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-
-use snowflake_id_core::had::{End, Had};
 use snowflake_id_core::rest::Rest;
-use snowflake_id_core::segment_answer::Granted;
 use snowflake_id_core::segment_records::{Change, SegmentRecords};
-use uuid::Uuid;
 
-use super::taken::{self, Taken};
+use super::taken::{self, Noted, Taken};
 use crate::background::file;
 use crate::background::journal::Journal;
 use crate::pg::relation::Extension;
@@ -41,14 +35,6 @@ pub struct RangeFile {
     taken: Taken,
     /// True if the last attempt to store the records failed.
     is_unwritable: bool,
-}
-
-/// Changes that are stored together.
-#[derive(Default)]
-pub struct Update {
-    registry_id: Option<Uuid>,
-    had: BTreeMap<String, Had>,
-    tokens: Vec<(Option<Uuid>, String, String)>,
 }
 
 impl RangeFile {
@@ -91,24 +77,17 @@ impl RangeFile {
     }
 
     /// Stores the changes, and then applies them. A change that cannot be stored is not applied.
-    pub fn keep(&mut self, update: Update) -> Result<(), String> {
-        let Update { registry_id, had, tokens } = update;
-        let mut changes = vec![];
-        if registry_id.is_some() && registry_id != self.records.registry_id {
-            changes.push(Change::Registry(registry_id));
-        }
-        let of_token = |(registry_id, name, token)| Change::Token { registry_id, name, token };
-        let is_new = |(registry_id, name, token): &(Option<Uuid>, String, String)| {
-            !self.records.signed.is_last(*registry_id, name, token)
-        };
-        changes.extend(tokens.into_iter().filter(is_new).map(of_token));
-        let is_changed = |(name, had): &(&String, &Had)| self.records.segments.get(*name) != Some(*had);
-        let of_mark = |(name, had): (&String, &Had)| Change::Had { name: name.clone(), had: had.clone() };
-        changes.extend(had.iter().filter(is_changed).map(of_mark));
+    pub fn keep(&mut self, changes: Vec<Change>) -> Result<(), String> {
         if !changes.is_empty() {
-            let written = self.append(&changes).and_then(|()| match had.is_empty() {
-                true => Ok(()), // The database contains only the marks.
-                false => self.taken.write(&had),
+            let written = self.append(&changes).and_then(|()| {
+                let marks = changes.iter().filter_map(|change| match change {
+                    Change::Had { name, had } => Some((name.clone(), had.clone())),
+                    _ => None,
+                });
+                match marks.collect::<Noted>() {
+                    marks if marks.is_empty() => Ok(()), // The database contains only the marks.
+                    marks => self.taken.write(&marks),
+                }
             });
             self.is_unwritable = written.is_err();
             written?;
@@ -145,73 +124,8 @@ impl RangeFile {
         !matches!(file::open(NAME), Ok(None)) || taken::is_there(extension)
     }
 
-    /// Returns the registry that answered last.
-    pub fn registry_id(&self) -> Option<Uuid> {
-        self.records.registry_id
-    }
-
-    /// Iterates over the names of all segments for which this server has been granted numbers.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.records.segments.keys().map(String::as_str)
-    }
-
-    /// Iterates over the names that follow a name, or over all names.
-    pub fn names_after(&self, name: Option<&str>) -> impl Iterator<Item = &str> {
-        let after = name.map_or(Bound::Unbounded, Bound::Excluded);
-        self.records.segments.range::<str, _>((after, Bound::Unbounded)).map(|(name, _)| name.as_str())
-    }
-
-    /// Returns the tokens that this registry has signed for a name.
-    pub fn tokens(&self, registry_id: Option<Uuid>, name: &str) -> Vec<String> {
-        self.records.signed.tokens(registry_id, name)
-    }
-
-    pub fn had(&self, name: &str) -> Had {
-        self.records.segments.get(name).cloned().unwrap_or_default()
-    }
-
-    /// Returns whether a fetched range can no longer be used because a later range has already been used.
-    pub fn is_over(&self, name: &str, granted: &Granted) -> bool {
-        let now = self.records.segments.get(name).and_then(|had| had.now.as_ref());
-        now.is_some_and(|now| granted.range.first <= now.until)
-    }
-}
-
-impl Update {
-    /// Records the registry that answered.
-    pub fn set_registry(&mut self, registry_id: Option<Uuid>) {
-        self.registry_id = registry_id;
-    }
-
-    /// Stores a token that a registry has signed.
-    pub fn prove(&mut self, registry_id: Option<Uuid>, name: &str, token: String) {
-        self.tokens.push((registry_id, name.into(), token));
-    }
-
-    /// Returns the high-water marks of a name after these changes.
-    fn had<'a>(&'a mut self, file: &RangeFile, name: &str) -> &'a mut Had {
-        self.had.entry(name.into()).or_insert_with(|| file.had(name))
-    }
-
-    /// Returns the number above which a granted range must start, or `None` if there is no such limit.
-    pub fn bound(&self, file: &RangeFile, name: &str, granted: &Granted) -> Option<i64> {
-        self.had.get(name).or(file.records.segments.get(name))?.bound(granted)
-    }
-
-    /// Records that a range is about to be used. The high-water mark of a later period does not change.
-    pub fn enter(&mut self, file: &RangeFile, name: &str, granted: &Granted) {
-        let end = self.end_of(file, granted);
-        self.had(file, name).enter(end);
-    }
-
-    /// Records a range that is held back until its period starts.
-    pub fn hold(&mut self, file: &RangeFile, name: &str, granted: &Granted) {
-        let end = self.end_of(file, granted);
-        self.had(file, name).next = end;
-    }
-
-    fn end_of(&self, file: &RangeFile, granted: &Granted) -> Option<End> {
-        let registry_id = self.registry_id.or(file.records.registry_id);
-        Some(End { until: granted.range.last()?, registry_id, period: granted.period })
+    /// Returns the records.
+    pub fn records(&self) -> &SegmentRecords {
+        &self.records
     }
 }

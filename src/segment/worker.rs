@@ -1,16 +1,13 @@
 //! The main loop of the segments worker. In each round it finds the segments that need numbers, requests ranges for
 //! all of them at once, and publishes them.
 
-mod ask;
 mod bad_names;
+mod driver;
 mod failure;
 mod known;
 mod periods;
-mod portions;
 mod prefetch;
 mod publish;
-mod question;
-mod report;
 mod rest;
 mod state;
 mod wishes;

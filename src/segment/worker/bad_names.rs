@@ -4,9 +4,9 @@
 use std::time::Instant;
 
 use pgrx::prelude::*;
+use snowflake_id_core::portions::Portions;
 use snowflake_id_core::segment_answer::{About, SegmentState};
 
-use super::portions::Portions;
 use super::state::Worker;
 use super::wishes::Wish;
 
@@ -17,7 +17,7 @@ impl Worker {
     pub fn ask_in_portions(&mut self, wishes: Vec<Wish>) -> Result<(), ()> {
         let mut portions = self.portions(wishes);
         let mut has_answered = false;
-        while let Some(portion) = portions.next() {
+        while let Some(portion) = portions.pop() {
             let failure = match self.ask(&portion) {
                 Ok(()) => {
                     has_answered = true;

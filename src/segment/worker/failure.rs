@@ -1,5 +1,6 @@
 //! Reasons why there are no numbers.
 
+use snowflake_id_core::number_round::Refusal;
 use snowflake_id_core::protocol::{Caller, Mismatch};
 
 use crate::background::connection::{NoAnswer, Refused};
@@ -37,12 +38,14 @@ impl Failure {
         Failure::new(mismatch.explain(Caller::Server, detail), Trouble::Mismatch(mismatch))
     }
 
-    pub fn of_changes() -> Failure {
-        Failure::of_silence("replies came from different registries")
-    }
-
-    pub fn of_restart() -> Failure {
-        Failure::of_silence("the registry's server was restarted")
+    /// The end of a round, with the last failure of an effect.
+    pub fn of_refusal(refusal: Refusal, failure: Option<Failure>) -> Failure {
+        match (refusal, failure) {
+            (Refusal::Failed, Some(failure)) => failure,
+            (Refusal::Failed, None) => Failure::of_silence("bug: an effect failed without a reason"),
+            (Refusal::Failure(why), _) => Failure::of_silence(why),
+            (Refusal::Mismatch(mismatch, detail), _) => Failure::of_mismatch(mismatch, detail.as_deref()),
+        }
     }
 
     /// Returns `None` if the process must stop.

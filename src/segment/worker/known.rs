@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use snowflake_id_core::number_call::Lasted;
 use snowflake_id_core::segment::Standing;
 use snowflake_id_core::segment_answer::Granted;
 
 use crate::pg::random::random_time;
-use crate::segment::fetch::Lasted;
 
 /// The limits of the lead time, in seconds. The worker fetches the first range of a period before the period starts.
 /// The lead time is random, so that not all servers send their requests at once.
@@ -75,8 +75,7 @@ impl LastFetch {
     /// were taken.
     pub fn lasted(&self, standing: &Standing) -> Option<Lasted> {
         let taken = self.left.checked_sub(standing.left).filter(|&taken| taken > 0)?;
-        let lasted = self.at.elapsed().as_secs_f64() * self.count as f64 / taken as f64;
-        Some(Lasted { lasted: lasted.min(1e9), count: self.count })
+        Some(Lasted::new(self.count, taken, self.at.elapsed()))
     }
 }
 

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use snowflake_id_core::segment::{NEVER_ENDS, Range, Standing};
-use snowflake_id_core::segment_answer::{Granted, Period};
+use snowflake_id_core::segment_answer::Granted;
+use snowflake_id_core::segment_records::Update;
 
 use super::failure::Failure;
 use super::known::Known;
@@ -12,7 +13,6 @@ use super::state::{Worker, clock_offset_us};
 use crate::background::stop::is_stopping;
 use crate::config;
 use crate::pg::process;
-use crate::segment::range_file::Update;
 use crate::shared::segment_table;
 
 /// The maximum time that the worker sleeps while a range with a period is in use.
@@ -36,19 +36,20 @@ impl Worker {
             return;
         }
         let now_us = self.segments.registry_clock_us();
-        let held = self.known.held().filter(|(_, _, granted)| has_begun(granted.period, now_us));
+        let held = self.known.held().filter(|(_, _, granted)| granted.has_begun(now_us));
         let begun: Vec<_> = held.map(|(at, name, granted)| (at, name.to_owned(), granted)).collect();
         for (at, name, granted) in begun {
             let Ok(range_file) = &mut self.range_file else { return };
             // Either the registry's clock was set back after the registry had granted numbers of a later period, or
             // this range could not be recorded in time.
-            if range_file.is_over(&name, &granted) {
+            if range_file.records().is_over(&name, &granted) {
                 self.known.of(at, &name).held = None;
                 continue;
             }
-            let mut update = Update::default();
-            update.enter(range_file, &name, &granted);
-            if let Err(problem) = range_file.keep(update) {
+            let mut update = Update::new(range_file.records(), None);
+            update.enter(&name, &granted);
+            let changes = update.changes();
+            if let Err(problem) = range_file.keep(changes) {
                 self.fail(Failure::of_file(&problem));
                 continue;
             }
@@ -105,9 +106,4 @@ pub fn is_next_period_due(known: &Known, standing: &Standing, now_us: i64) -> bo
     let is_soon =
         |ends_us: i64| ends_us != NEVER_ENDS && now_us < ends_us && now_us >= ends_us - known.lead_us;
     known.held.is_none() && standing.current.is_some_and(|range| is_soon(range.ends_us))
-}
-
-/// Returns whether a range of this period may be used now. A range without a period may always be used.
-pub fn has_begun(period: Option<Period>, now_us: i64) -> bool {
-    period.is_none_or(|period| period.starts_us <= now_us)
 }

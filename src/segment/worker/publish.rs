@@ -3,15 +3,16 @@
 use std::time::Instant;
 
 use pgrx::prelude::*;
+use snowflake_id_core::number_call::Request;
+use snowflake_id_core::number_round::Given;
 use snowflake_id_core::segment::NEVER_ENDS;
 use snowflake_id_core::segment_answer::{About, Granted, SegmentState};
 
 use super::known::LastFetch;
 use super::state::Worker;
+use super::wishes::Wish;
 use crate::pg::clock;
 use crate::pg::random::random_between;
-use crate::segment::fetch::Request;
-use crate::segment::range_file::Update;
 use crate::shared::segment_table;
 
 /// The limits of a random fraction. The next range is requested when this fraction of the current range has been
@@ -19,30 +20,45 @@ use crate::shared::segment_table;
 const WANTED_AT: (f64, f64) = (0.05, 0.15);
 
 impl Worker {
-    /// Checks a granted range. If the range is not above the server's high-water mark, numbers could be repeated. The
-    /// range is then removed, and the state is set to `Invalid`.
-    pub fn checked(&mut self, update: &Update, at: usize, name: &str, about: About) -> About {
-        let Ok(range_file) = &self.range_file else { return about };
-        let highest = about.granted.as_ref().and_then(|granted| update.bound(range_file, name, granted));
-        match about.granted {
-            Some(granted) if highest.is_some_and(|highest| granted.range.first <= highest) => {
-                let detail = format!(
-                    "the registry granted numbers from {}, but this server has already received numbers up to {}",
-                    granted.range.first,
-                    highest.unwrap_or(0)
-                );
-                // Waiting calls repeat the request, so warn only once.
-                if !std::mem::replace(&mut self.known.of(at, name).is_refused, true) {
-                    warning!("snowflake_id: segment \"{name}\": {detail}");
-                }
-                About { state: SegmentState::Invalid, granted: None, detail: Some(detail), ..about }
+    /// Publishes the answers to requests. The ends of their ranges have already been stored.
+    pub fn publish_given(&mut self, given: Vec<Given>, wishes: &[Wish]) {
+        for (index, Wish { at, request }) in wishes.iter().enumerate() {
+            let is_answered = given.iter().any(|given| given.at == index);
+            if !is_answered && self.known.is_suspected(*at) {
+                // The statement no longer fails because of this name. What the failure said is outdated.
+                segment_table::note(*at, &request.name, |record| {
+                    record.state = SegmentState::Asked;
+                    record.set_detail(None);
+                });
+                self.known.of(*at, &request.name).failed_at = None;
             }
-            Some(_) => {
-                self.known.of(at, name).is_refused = false;
-                about
-            }
-            None => about,
         }
+        for Given { at, mut about, is_held, not_above } in given {
+            let Wish { at, request } = &wishes[at];
+            if let Some((first, highest)) = not_above {
+                about.detail = Some(self.refuse(*at, &request.name, first, highest));
+            } else if about.granted.is_some() {
+                self.known.of(*at, &request.name).is_refused = false;
+            }
+            self.note_answer(*at, request, &about);
+            match about.granted {
+                Some(granted) if is_held => self.hold(*at, &request.name, granted),
+                Some(granted) => self.publish(*at, &request.name, &granted),
+                None => self.pause(),
+            }
+        }
+    }
+
+    /// Returns the reason why a range is refused, which could repeat numbers.
+    fn refuse(&mut self, at: usize, name: &str, first: i64, highest: i64) -> String {
+        let detail = format!(
+            "the registry granted numbers from {first}, but this server has already received numbers up to {highest}"
+        );
+        // Waiting calls repeat the request, so warn only once.
+        if !std::mem::replace(&mut self.known.of(at, name).is_refused, true) {
+            warning!("snowflake_id: segment \"{name}\": {detail}");
+        }
+        detail
     }
 
     /// Records the registry's answer about a segment.

@@ -4,10 +4,8 @@
 use pgrx::prelude::*;
 use snowflake_id_core::rest::{Origin, Rest};
 use snowflake_id_core::segment_answer::Granted;
-use uuid::Uuid;
 
 use super::failure::Failure;
-use super::periods::has_begun;
 use super::state::Worker;
 use crate::pg::clock;
 use crate::segment::ticket;
@@ -38,7 +36,7 @@ impl Worker {
             return Ok(());
         }
         match self.meet_registry() {
-            Ok(_) => self.may_use_rest = true,
+            Ok(()) => self.may_use_rest = true,
             Err(Some(failure)) if failure.is_unreachable => self.may_use_rest = true,
             Err(failure) => return Err(failure),
         }
@@ -55,19 +53,13 @@ impl Worker {
         }
     }
 
-    /// The origin of the numbers that this server holds.
-    fn origin(&self, registry_id: Option<Uuid>) -> Origin {
-        let is_told = self.is_local || self.told.is_some();
-        Origin { registry_id, server_started_us: self.registry_started_us.filter(|_| is_told) }
-    }
-
     /// Publishes the rest of a segment, if this round may use it. The ends of its ranges were stored before the server
     /// was stopped.
     pub fn publish_rest(&mut self, at: usize, name: &str) {
         let Some(rest) = self.rest.as_mut().filter(|_| self.may_use_rest) else { return };
         let now_us = self.segments.registry_clock_us();
         for granted in rest.take(name) {
-            if has_begun(granted.period, now_us) {
+            if granted.has_begun(now_us) {
                 self.publish(at, name, &granted);
             } else {
                 self.hold(at, name, granted);
@@ -110,7 +102,7 @@ impl Worker {
     /// Takes all numbers that are left, and stores them for the next start. Numbers that cannot be stored are lost.
     pub fn save_rest(mut self) {
         let Ok(range_file) = &self.range_file else { return };
-        let origin = self.origin(range_file.registry_id());
+        let origin = self.round.origin(range_file.records());
         let offset_us = self.segments.registry_clock_us() - clock::since_boot_us();
         let mut rest = Rest::new(ticket::new(), origin, offset_us);
         for at in 0..segment_table::used() {

@@ -4,11 +4,9 @@ use std::ffi::CString;
 use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
-use snowflake_id_core::number_call::Protocol;
+use snowflake_id_core::number_round::{Holder, NumberRound};
 use snowflake_id_core::rest::Rest;
 use snowflake_id_core::segment::NEVER_ENDS;
-use snowflake_id_core::segment_answer::REPORT_EVERY;
-use uuid::Uuid;
 
 use super::failure::Failure;
 use super::known::{Known, KnownSegments};
@@ -32,14 +30,9 @@ pub struct Worker {
     pub is_local: bool,
     pub range_file: Result<RangeFile, String>,
     pub connection: RegistryConnection,
-    pub protocol: Protocol,
     /// The value of `snowflake_id.registry` that the worker uses.
     pub registry: Option<CString>,
-    /// The ID of the registry to which this process has reported all high-water marks. The worker requests
-    /// numbers only from this registry.
-    pub told: Option<Uuid>,
-    /// The time at which the registry's server was started, according to the last answer.
-    pub registry_started_us: Option<i64>,
+    pub round: NumberRound,
     /// True if the node name is sent unchanged. Set to false if a registry's database cannot represent the
     /// name.
     pub tells_name_as_it_is: bool,
@@ -49,11 +42,7 @@ pub struct Worker {
     /// The clock minus the time since boot, in microseconds, when the clock was last compared with the
     /// registry's clock.
     pub clock_offset_us: i64,
-    /// The interval between reports of numbers to the registry.
-    pub report_every: Duration,
     pub report_at: Instant,
-    /// The last name of the last report, if that report did not contain all names.
-    pub reported_to: Option<String>,
     /// The numbers that were left at the last clean stop, until they are used.
     pub rest: Option<Rest>,
     /// Whether the current round may use the rest.
@@ -82,17 +71,13 @@ impl Worker {
                 .any(|at| ends_us(at).is_some_and(|end| end != NEVER_ENDS)),
             sweep_at: Instant::now(),
             connection: RegistryConnection::default(),
-            protocol: Protocol::default(),
             registry: config::registry(),
-            told: None,
-            registry_started_us: None,
+            round: NumberRound::new(if is_local { Holder::ServerOfRegistry } else { Holder::Server }),
             tells_name_as_it_is: true,
             known: KnownSegments::default(),
             not_before: Instant::now(),
             clock_offset_us: clock_offset_us(),
-            report_every: REPORT_EVERY,
             report_at: Instant::now(),
-            reported_to: None,
             failures: Failures::default(),
             logged: Logged::before(segments::registry_problem().map(|problem| problem.text)),
         }

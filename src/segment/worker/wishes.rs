@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use snowflake_id_core::had::End;
+use snowflake_id_core::number_call::Request;
 use snowflake_id_core::segment::NEVER_ENDS;
 use snowflake_id_core::segment_answer::SegmentState;
 
-use super::periods::{has_begun, is_next_period_due};
+use super::periods::is_next_period_due;
 use super::state::Worker;
 use crate::pg::clock;
-use crate::segment::fetch::{HadUntil, Request};
 use crate::shared::segment_table;
 
 /// The pause before the next request for a name that made the statement fail. The registry logs each failure.
@@ -77,10 +77,10 @@ impl Worker {
                 }
                 continue;
             };
-            let had = range_file.had(record.name());
+            let had = range_file.records().segments.get(record.name()).cloned().unwrap_or_default();
             let request = |end: &Option<End>| Request {
                 name: record.name().into(),
-                had: end.as_ref().map(|end| HadUntil { had_until: end.until, registry_id: end.registry_id }),
+                had: end.as_ref().map(Into::into),
                 lasted: known.last.as_ref().and_then(|last| last.lasted(&standing)),
                 ..Request::default()
             };
@@ -90,7 +90,7 @@ impl Worker {
                 .next
                 .clone()
                 .filter(|_| known.held.is_none())
-                .filter(|end| has_begun(end.period, clock::clock_us()));
+                .filter(|end| end.has_begun(clock::clock_us()));
             if is_fetch_due && begun.is_some() {
                 wishes.push(Wish { at, request: Request { may_be_early: true, ..request(&begun) } });
             } else if is_fetch_due {
