@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+use snowflake_id_core::clocks::{ClockOffset, SinceBoot};
 use snowflake_id_core::segment;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout_at;
@@ -29,19 +30,18 @@ pub(crate) struct Ranges {
     pub clock: Arc<RegistryClock>,
 }
 
-/// The registry's clock minus the time since boot, in microseconds, as of the registry's last answer. The time since
-/// boot also counts while the machine is suspended.
+/// The registry's clock as of the registry's last answer, as a [`ClockOffset`] in microseconds.
 #[derive(Default)]
 pub(crate) struct RegistryClock(AtomicI64);
 
 impl RegistryClock {
-    /// Records the registry's clock at a time since boot.
-    pub fn note(&self, clock_us: i64, since_boot_us: i64) {
-        self.0.store(clock_us.saturating_sub(since_boot_us), Ordering::Relaxed);
+    /// Records the registry's clock.
+    pub fn note(&self, clock: ClockOffset) {
+        self.0.store(clock.as_us(), Ordering::Relaxed);
     }
 
     pub fn now_us(&self) -> i64 {
-        self.0.load(Ordering::Relaxed).saturating_add(since_boot_us())
+        ClockOffset::from_us(self.0.load(Ordering::Relaxed)).clock_us(since_boot())
     }
 }
 
@@ -51,10 +51,10 @@ const SINCE_BOOT: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const SINCE_BOOT: ClockId = ClockId::Monotonic;
 
-/// Returns the time since boot, in microseconds.
-pub(crate) fn since_boot_us() -> i64 {
+/// Returns the time since boot.
+pub(crate) fn since_boot() -> SinceBoot {
     let time = clock_gettime(SINCE_BOOT);
-    time.tv_sec * 1_000_000 + time.tv_nsec / 1_000
+    SinceBoot::from_us(time.tv_sec * 1_000_000 + time.tv_nsec / 1_000)
 }
 
 /// The numbers that one call has taken: `first + k * increment` for `k` from 0 to `count - 1`. Only these

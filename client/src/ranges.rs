@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::failures::Failures;
 use snowflake_id_core::lease_call::Call;
 use snowflake_id_core::number_call::{Lasted, Request};
@@ -20,7 +21,7 @@ use tokio::time::{sleep, sleep_until};
 
 use crate::connection::{Connection, Connector, Problem, in_short};
 use crate::error::Error;
-use crate::numbers::{Ranges, RegistryClock, Wish, since_boot_us};
+use crate::numbers::{Ranges, RegistryClock, Wish, since_boot};
 use crate::pauses::about;
 
 /// Idle time after which a connection is closed.
@@ -250,13 +251,13 @@ impl Task {
     }
 
     async fn send_over(&mut self, connection: Connection, call: &Call) -> Result<Answer, Problem> {
-        let sent_us = since_boot_us();
+        let sent = since_boot();
         let rows = connection.call(call).await?;
-        let middle_us = sent_us.midpoint(since_boot_us());
+        let middle = sent.midpoint(since_boot());
         self.connection = Some((connection, Instant::now()));
         let answer = Answer::read(&rows)?;
         if !answer.is_foreign && answer.mismatch.is_none() {
-            self.clock.note(answer.clock_us, middle_us);
+            self.clock.note(ClockOffset::of(answer.clock_us, middle));
         }
         Ok(answer)
     }

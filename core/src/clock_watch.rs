@@ -1,5 +1,7 @@
 //! [`ClockWatch`] decides whether the server follows a step of the clock.
 
+use crate::clocks::ClockOffset;
+
 /// The two clocks are not read at the same instant, so their difference varies. A change of up to 1 ms does
 /// not count as a step.
 const TOLERANCE_US: i64 = 1_000;
@@ -7,30 +9,26 @@ const TOLERANCE_US: i64 = 1_000;
 /// Detects steps of the clock by comparing the clock with the time since boot, which cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockWatch {
-    /// The largest accepted difference between the clock and the time since boot, in microseconds.
-    offset_us: i64,
+    /// The largest accepted offset.
+    offset: ClockOffset,
 }
 
 impl ClockWatch {
-    /// Creates a watch that accepts the current time of the clock.
-    pub fn new(clock_us: i64, since_boot_us: i64) -> ClockWatch {
-        ClockWatch { offset_us: clock_us - since_boot_us }
+    /// Creates a watch that accepts a clock with this offset: the offset of the current clock, or the result of
+    /// [`ClockWatch::offset`] of an earlier watch.
+    pub fn new(offset: ClockOffset) -> ClockWatch {
+        ClockWatch { offset }
     }
 
-    /// Creates a watch from the result of [`ClockWatch::offset_us`] of an earlier watch.
-    pub fn with_offset_us(offset_us: i64) -> ClockWatch {
-        ClockWatch { offset_us }
-    }
-
-    /// Returns the largest accepted difference between the clock and the time since boot, in microseconds.
-    pub fn offset_us(&self) -> i64 {
-        self.offset_us
+    /// Returns the largest accepted offset.
+    pub fn offset(&self) -> ClockOffset {
+        self.offset
     }
 
     /// Returns how far the clock was set back between two cycles, in microseconds. The arguments are the
-    /// clock minus the time since boot in the earlier cycle and in the later cycle.
-    pub fn step_back_us(before_us: i64, now_us: i64) -> Option<u64> {
-        let step_us = before_us.saturating_sub(now_us);
+    /// offsets in the earlier cycle and in the later cycle.
+    pub fn step_back_us(before: ClockOffset, now: ClockOffset) -> Option<u64> {
+        let step_us = before.us_ahead_of(now);
         (step_us > TOLERANCE_US).then_some(step_us.unsigned_abs())
     }
 
@@ -42,16 +40,15 @@ impl ClockWatch {
     pub fn observe(
         &mut self,
         clock_us: i64,
-        since_boot_us: i64,
+        offset: ClockOffset,
         max_jump_us: i64,
         reached_us: i64,
     ) -> Option<i64> {
-        let offset_us = clock_us - since_boot_us;
-        let jump_us = offset_us - self.offset_us;
+        let jump_us = offset.us_ahead_of(self.offset);
         if jump_us > max_jump_us.saturating_add(TOLERANCE_US) && clock_us > reached_us {
             return Some(jump_us);
         }
-        self.offset_us = self.offset_us.max(offset_us);
+        self.offset = self.offset.max(offset);
         None
     }
 }

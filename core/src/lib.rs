@@ -48,6 +48,7 @@
 //! | [`used`] | [`Uses`](used::Uses): identities and values under which IDs may have been created |
 //! | [`reset`] | whether a server may reset to the present |
 //! | [`clock_sequence`] | the value of field `clock_seq` after the clock is set back |
+//! | [`clocks`] | [`SinceBoot`](clocks::SinceBoot), [`ClockOffset`](clocks::ClockOffset): the time since boot, and clocks relative to it |
 //! | [`clock_watch`] | [`ClockWatch`](clock_watch::ClockWatch): which steps of the clock are followed |
 //! | [`range`] | the IDs that belong to a range of time |
 //! | [`reader_sql`] | a script of plain SQL that reads the IDs of a layout |
@@ -64,6 +65,7 @@
 mod atomic;
 pub mod clock_sequence;
 pub mod clock_watch;
+pub mod clocks;
 pub mod error;
 pub mod failures;
 pub mod field;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::clocks::ClockOffset;
 use crate::segment::Range;
 use crate::segment_answer::{Granted, Period};
 
@@ -18,8 +19,9 @@ pub struct Rest {
     pub ticket: Uuid,
     /// The registry that granted the numbers.
     pub origin: Origin,
-    /// The registry's clock minus the time since boot, in microseconds.
-    pub clock_offset_us: i64,
+    /// The registry's clock.
+    #[serde(rename = "clock_offset_us")]
+    pub registry_clock: ClockOffset,
     segments: BTreeMap<String, Vec<Left>>,
 }
 
@@ -69,8 +71,8 @@ impl Left {
 
 impl Rest {
     /// Returns a rest without numbers. `ticket` must be random.
-    pub fn new(ticket: Uuid, origin: Origin, clock_offset_us: i64) -> Rest {
-        Rest { ticket, origin, clock_offset_us, segments: BTreeMap::new() }
+    pub fn new(ticket: Uuid, origin: Origin, registry_clock: ClockOffset) -> Rest {
+        Rest { ticket, origin, registry_clock, segments: BTreeMap::new() }
     }
 
     /// Returns the same numbers with another ticket, which has not been used.

@@ -6,6 +6,8 @@
 //! newest samples were kept, many readers would replace them before slow statements could use them. The samples
 //! therefore have ages of about 1 ms, 3 ms, 10 ms, and so on, up to a minute.
 
+use crate::clocks::SinceBoot;
+
 /// The number of samples.
 pub const SAMPLES: usize = 12;
 
@@ -16,18 +18,17 @@ pub const MIN_SPACING_US: i64 = 1_000;
 const OLD_US: i64 = 60_000_000;
 
 /// Returns the index of the sample that a new sample replaces, or `None` if the newest sample is too young to add
-/// another one. `times_us` are the times of the samples in any order, in microseconds of a clock that is never set, with
-/// 0 for each unused place.
-pub fn to_replace(times_us: &[i64; SAMPLES], now_us: i64) -> Option<usize> {
-    let newest_us = times_us.iter().copied().max().unwrap_or_default();
-    if newest_us > 0 && now_us - newest_us < MIN_SPACING_US {
+/// another one. `times` are the times of the samples in any order, with 0 for each unused place.
+pub fn to_replace(times: &[SinceBoot; SAMPLES], now: SinceBoot) -> Option<usize> {
+    const UNUSED: SinceBoot = SinceBoot::from_us(0);
+    let newest = times.iter().copied().max().unwrap_or_default();
+    if newest > UNUSED && now.us_since(newest) < MIN_SPACING_US {
         return None;
     }
-    if let Some(unused) = times_us.iter().position(|&time_us| time_us == 0) {
+    if let Some(unused) = times.iter().position(|&time| time == UNUSED) {
         return Some(unused);
     }
-    let mut by_age: Vec<_> =
-        times_us.iter().enumerate().map(|(at, &time_us)| (now_us - time_us, at)).collect();
+    let mut by_age: Vec<_> = times.iter().enumerate().map(|(at, &time)| (now.us_since(time), at)).collect();
     by_age.sort_unstable();
     let (oldest_us, oldest) = by_age[SAMPLES - 1];
     if oldest_us > OLD_US {

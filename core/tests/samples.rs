@@ -1,18 +1,20 @@
 //! Ages of the samples that are kept.
 
 use proptest::prelude::*;
+use snowflake_id_core::clocks::SinceBoot;
 use snowflake_id_core::samples::{MIN_SPACING_US, SAMPLES, to_replace};
 
 /// Adds samples at these intervals, and returns their times.
 fn after(intervals_us: impl IntoIterator<Item = i64>) -> ([i64; SAMPLES], i64) {
-    let (mut times_us, mut now_us) = ([0; SAMPLES], 1);
+    let (mut times, mut now_us) = ([SinceBoot::default(); SAMPLES], 1);
     for interval_us in intervals_us {
         now_us += interval_us;
-        if let Some(at) = to_replace(&times_us, now_us) {
-            times_us[at] = now_us;
+        let now = SinceBoot::from_us(now_us);
+        if let Some(at) = to_replace(&times, now) {
+            times[at] = now;
         }
     }
-    (times_us, now_us)
+    (times.map(SinceBoot::as_us), now_us)
 }
 
 /// Returns the age of the youngest sample that is at least as old as a statement.
@@ -24,8 +26,9 @@ fn age_for(statement_us: i64, (times_us, now_us): &([i64; SAMPLES], i64)) -> Opt
 #[test]
 fn samples_are_not_taken_too_often() {
     let (times_us, now_us) = after([10]);
-    assert_eq!(to_replace(&times_us, now_us + MIN_SPACING_US - 1), None);
-    assert!(to_replace(&times_us, now_us + MIN_SPACING_US).is_some());
+    let replaced_at = |us| to_replace(&times_us.map(SinceBoot::from_us), SinceBoot::from_us(us));
+    assert_eq!(replaced_at(now_us + MIN_SPACING_US - 1), None);
+    assert!(replaced_at(now_us + MIN_SPACING_US).is_some());
 }
 
 proptest! {

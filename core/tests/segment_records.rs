@@ -1,6 +1,7 @@
 //! What a server stores about numbers: the lines of its journal, and the changes in them.
 
 use proptest::prelude::*;
+use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::had::{End, Had};
 use snowflake_id_core::journal::{self, Damage};
 use snowflake_id_core::rest::{Origin, Rest};
@@ -133,14 +134,20 @@ fn a_text_of_a_newer_version_is_not_read() {
 
 #[test]
 fn a_rest_is_read_as_it_was_written() {
-    let mut rest =
-        Rest::new(Uuid::from_u128(1), Origin { registry_id: None, server_started_us: Some(1) }, -5);
+    let mut rest = Rest::new(
+        Uuid::from_u128(1),
+        Origin { registry_id: None, server_started_us: Some(1) },
+        ClockOffset::from_us(-5),
+    );
     let range = Range { first: 7, increment: 3, count: 2, ends_us: NEVER_ENDS };
     rest.add("orders", Granted { range, period: None });
     rest.add("orders", Granted { range: Range { increment: 0, ..range }, period: None });
     let text = serde_json::to_string(&rest).unwrap();
     let mut again: Rest = serde_json::from_str(&text).unwrap();
-    assert_eq!((again.ticket, again.origin, again.clock_offset_us), (rest.ticket, rest.origin, -5));
+    assert_eq!(
+        (again.ticket, again.origin, again.registry_clock),
+        (rest.ticket, rest.origin, ClockOffset::from_us(-5))
+    );
     // The second range is none.
     let ranges: Vec<Range> = again.take("orders").iter().map(|granted| granted.range).collect();
     assert_eq!(ranges, [range]);

@@ -7,6 +7,7 @@ use pgrx::bgworkers::BackgroundWorker;
 use pgrx::prelude::*;
 use snowflake_id_core::Lease;
 use snowflake_id_core::clock_sequence::{Asked, Widths};
+use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::keeper_plan::{GatePlan, Loss, Plan, Seen, plan};
 use snowflake_id_core::message::instant;
 
@@ -81,8 +82,7 @@ pub struct Keeper {
 /// The clock as read in a cycle, and whether the keeper may follow the clock.
 struct Clock {
     now_us: i64,
-    /// The difference between the clock and the time since boot.
-    offset_us: i64,
+    offset: ClockOffset,
     is_good: bool,
 }
 
@@ -146,15 +146,15 @@ impl Keeper {
         if is_stopping() {
             return Ok(None);
         }
-        let (now_us, since_boot_us) = clock::clocks_us();
+        let (now_us, offset) = clock::clock_and_offset();
         let is_accepted =
             matches!(request, Some((ticket, Request::AcceptClock)) if server_status.commands.claim(ticket));
-        let mut jump_us = watch_clock::watch(self.shared, now_us, since_boot_us);
+        let mut jump_us = watch_clock::watch(self.shared, now_us, offset);
         if is_accepted {
             // The first look has decided the answer, and the second one publishes that the clock is accepted.
             let answer = if jump_us.is_some() { Answer::Done } else { Answer::NoJump };
-            server_status.history.set_clock_offset(now_us - since_boot_us);
-            jump_us = watch_clock::watch(self.shared, now_us, since_boot_us);
+            server_status.history.set_clock_offset(offset);
+            jump_us = watch_clock::watch(self.shared, now_us, offset);
             server_status.commands.answer_claimed(answer);
         }
         let is_active = self.is_active() || is_wanted;
@@ -167,8 +167,8 @@ impl Keeper {
             Some((ticket, Request::Reset(None))) => Some(ticket),
             _ => None,
         };
-        let clock = Clock { now_us, offset_us: now_us - since_boot_us, is_good: jump_us.is_none() };
-        if lease_status.is_clock_set_since(clock.offset_us) {
+        let clock = Clock { now_us, offset, is_good: jump_us.is_none() };
+        if lease_status.is_clock_set_since(clock.offset) {
             // Ask the registry now instead of at the next renewal, because the keeper may have to reset the
             // horizon.
             server_status.registry_wakeup.request();
@@ -305,7 +305,7 @@ impl Keeper {
             wanted,
             open_for: self.shared.gate.identity().map(|identity| server_status.keeper.lease_of(identity)),
             is_lease_inherited: lease_status.is_inherited,
-            is_clock_confirmed: lease_status.is_clock_confirmed(clock.offset_us),
+            is_clock_confirmed: lease_status.is_clock_confirmed(clock.offset),
             is_reset_requested,
             has_room_for_reset: self.shared.has_room_for_reset(),
             is_active,

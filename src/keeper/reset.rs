@@ -84,9 +84,8 @@ pub fn reset(
         Ok(floor_us) => floor_us,
         Err(answer) => return Ok(answer),
     };
-    let (clock_us, since_boot_us) = clock::clocks_us();
     // Accept the current clock, as the keeper does when it starts.
-    server_status.history.set_clock_offset(clock_us - since_boot_us);
+    server_status.history.set_clock_offset(clock::offset());
     shared.reset(floor_us);
     *has_committed = true;
     pgrx::log!("snowflake_id: the horizon was reset to the current time for {}", lease.identity);

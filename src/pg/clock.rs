@@ -1,5 +1,7 @@
 //! Functions that read the clock and the time since boot.
 
+use snowflake_id_core::clocks::{ClockOffset, SinceBoot};
+
 /// Returns the current time of the server's clock, in microseconds of Unix time.
 #[inline]
 pub fn clock_us() -> i64 {
@@ -9,28 +11,33 @@ pub fn clock_us() -> i64 {
     now.tv_sec * 1_000_000 + now.tv_usec
 }
 
-/// Returns the time of the clock and the time since boot, in microseconds. The two times are read within 100
-/// microseconds, unless the process is interrupted during each of several attempts.
-pub fn clocks_us() -> (i64, i64) {
+/// Returns the current time of the server's clock, in microseconds of Unix time, and the offset of the clock. The clock and
+/// the time since boot are read within 100 microseconds, unless the process is interrupted during each of several attempts.
+pub fn clock_and_offset() -> (i64, ClockOffset) {
     const TRIES: u32 = 10;
-    let mut before_us = since_boot_us();
-    for _ in 1..TRIES {
+    let mut before = since_boot();
+    let mut tries = 1;
+    loop {
         let now_us = clock_us();
-        let after_us = since_boot_us();
-        if after_us - before_us < 100 {
-            return (now_us, after_us);
+        let after = since_boot();
+        if after.us_since(before) < 100 || tries == TRIES {
+            return (now_us, ClockOffset::of(now_us, after));
         }
-        before_us = after_us;
+        before = after;
+        tries += 1;
     }
-    (clock_us(), since_boot_us())
 }
 
-/// Returns the time since the machine was started, in microseconds. The result includes the time during which
-/// the machine was suspended. No program can set the time since boot.
+/// Returns the offset of the server's clock.
+pub fn offset() -> ClockOffset {
+    clock_and_offset().1
+}
+
+/// Returns the time since boot.
 #[inline]
-pub fn since_boot_us() -> i64 {
+pub fn since_boot() -> SinceBoot {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a variable for the result.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
-    now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
+    SinceBoot::from_us(now.tv_sec * 1_000_000 + now.tv_nsec / 1_000)
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pgrx::prelude::*;
+use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::lease_answer::Terms;
 use snowflake_id_core::lease_round::{LeaseRound, Refusal};
 use snowflake_id_core::lease_state::Outcome;
@@ -128,7 +129,7 @@ impl Report {
 
     /// Reports that the registry has granted a lease. If the answer contains a note for administrators, the
     /// note is reported as well.
-    pub fn succeed(&mut self, note: Option<String>, terms: &Terms, compared_clock_us: i64) {
+    pub fn succeed(&mut self, note: Option<String>, terms: &Terms, compared_clock: ClockOffset) {
         self.problem.is_new(None);
         let offset = terms.clock_offset();
         let is_clock_good = offset <= config::max_clock_offset();
@@ -143,7 +144,7 @@ impl Report {
             lease_status.state = RegistryState::Granted;
             lease_status.renewed_at_us = clock::clock_us();
             lease_status.clock_offset_us = terms.clock_offset_us;
-            lease_status.confirmed_clock_us = is_clock_good.then_some(compared_clock_us);
+            lease_status.confirmed_clock = is_clock_good.then_some(compared_clock);
             lease_status.free_from_us = 0;
             lease_status.set_problem(None);
             lease_status.set_warning(warning.as_deref());
@@ -170,7 +171,7 @@ impl Report {
         lease::tell(|lease_status| {
             lease_status.state = state;
             lease_status.clock_offset_us = round.terms().clock_offset_us;
-            lease_status.confirmed_clock_us = None;
+            lease_status.confirmed_clock = None;
             lease_status.free_from_us = free_from_us;
             lease_status.set_problem(Some(&problem));
             lease_status.set_warning(warning.as_deref());

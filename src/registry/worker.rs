@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
 use snowflake_id_core::Lease;
+use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::lease_answer::Answer;
 use snowflake_id_core::lease_call::Facts;
 use snowflake_id_core::lease_round::{Effect, Event, LeaseRound, Now, Request, Rest};
@@ -39,9 +40,9 @@ pub struct Worker {
     round: LeaseRound,
     /// The connection of the current round.
     connection: Option<Connection>,
-    /// This server's clock minus the time since boot, when the last request was sent. The registry has compared this
-    /// clock, even if the clock was set before the answer arrived.
-    compared_clock_us: i64,
+    /// This server's clock when the last request was sent. The registry has compared this clock, even if the clock was set
+    /// before the answer arrived.
+    compared_clock: ClockOffset,
     /// True if the facts about this server are sent unchanged. The flag is false if the registry's database
     /// cannot represent all characters in the facts.
     tells_facts_as_they_are: bool,
@@ -84,7 +85,7 @@ impl Worker {
             // A server does not release its leases: it may use them again after a restart.
             round: LeaseRound::new(state, false),
             connection: None,
-            compared_clock_us: 0,
+            compared_clock: ClockOffset::default(),
             tells_facts_as_they_are: true,
             unwanted: Unwanted::default(),
             asked_for: Ok(Needs::default()),
@@ -212,9 +213,9 @@ impl Worker {
         // The connection is taken out of `self` during the call, because `keep_waiting` borrows `self`.
         let mut connection =
             self.connection.take().ok_or_else(|| "bug: there is no connection".to_owned())?;
-        let (sent_us, since_boot_us) = clock::clocks_us();
+        let (sent_us, offset) = clock::clock_and_offset();
         let sent = Instant::now();
-        self.compared_clock_us = sent_us - since_boot_us;
+        self.compared_clock = offset;
         let call = self.round.call(request, facts, sent_us);
         let reply = connection::ask(&mut connection, &call, &mut || self.keep_waiting());
         self.connection = Some(connection);
@@ -274,7 +275,7 @@ impl Worker {
     fn report(&mut self, Rest { result, pause }: Rest) -> Duration {
         match result {
             Ok(note) => {
-                self.report.succeed(note, self.round.terms(), self.compared_clock_us);
+                self.report.succeed(note, self.round.terms(), self.compared_clock);
                 // Spread the renewals of the servers of a fleet.
                 pause.mul_f64(random_between((0.9, 1.1)))
             }

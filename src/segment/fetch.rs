@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
+use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::lease_call::Call;
 use snowflake_id_core::segment_answer::Answer;
 
@@ -14,10 +15,10 @@ use crate::pg::libpq::Connection;
 /// rarely to keep a connection open. Only the first ranges are fetched in quick succession.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// An answer with the time since boot at which the registry gave the answer, in microseconds.
+/// An answer with the registry's clock.
 pub struct Answered {
     pub answer: Answer,
-    pub since_boot_us: i64,
+    pub registry_clock: ClockOffset,
 }
 
 /// A connection to the registry that stays open between requests.
@@ -71,8 +72,10 @@ impl RegistryConnection {
 }
 
 fn ask(connection: &mut Connection, call: &Call, keep_waiting: KeepWaiting) -> Result<Answered, NoAnswer> {
-    let sent_us = clock::since_boot_us();
+    let sent = clock::since_boot();
     let rows = connection::ask_for_rows(connection, call, keep_waiting)?;
-    let received_us = clock::since_boot_us();
-    Ok(Answered { answer: Answer::read(&rows)?, since_boot_us: sent_us.midpoint(received_us) })
+    let received = clock::since_boot();
+    let answer = Answer::read(&rows)?;
+    let registry_clock = ClockOffset::of(answer.clock_us, sent.midpoint(received));
+    Ok(Answered { answer, registry_clock })
 }

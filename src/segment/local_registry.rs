@@ -45,12 +45,10 @@ pub fn ask(call: &Call, most_rows: usize) -> Result<Option<Answered>, NoAnswer> 
         })
     };
     let Some(rows) = rows.map_err(refused)? else { return Ok(None) };
-    let mut answer = Answer::read(&rows)?;
+    let answer = Answer::read(&rows)?;
     // Read the clock again, because the function may have waited for a lock after it read the clock. The server and
     // this registry have the same clock.
-    let (clock_us, since_boot_us) = clock::clocks_us();
-    answer.clock_us = clock_us;
-    Ok(Some(Answered { answer, since_boot_us }))
+    Ok(Some(Answered { answer, registry_clock: clock::offset() }))
 }
 
 /// Returns whether an error belongs to SQLSTATE class 22.

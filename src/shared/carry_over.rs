@@ -27,8 +27,7 @@ static PREVIOUS_HOOK: BackendLocal<RefCell<pg_sys::shmem_startup_hook_type>> =
 /// Installs the hook that copies the history into new shared memory. The postmaster must request the shared
 /// memory before it calls this function.
 pub(super) fn request() {
-    let (clock_us, since_boot_us) = clock::clocks_us();
-    COPY.borrow().set_clock_offset(clock_us - since_boot_us);
+    COPY.borrow().set_clock_offset(clock::offset());
     // SAFETY: called while the postmaster loads the library, on its only thread. Our hook calls the previous
     // hook.
     unsafe {

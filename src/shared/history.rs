@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use snowflake_id_core::Identity;
+use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::track::{Horizon, TRACKS};
 use snowflake_id_core::used::History;
 
@@ -14,8 +15,7 @@ pub struct HistoryWords {
     last_identity: AtomicU64,
     /// The OIDs of the database and the relation of the stored horizon, or 0 if no horizon was ever stored.
     stored_at: AtomicU64,
-    /// The clock minus the time since boot, in microseconds, as last recorded by the clock watch, or 0 if
-    /// never recorded.
+    /// The offset of the clock as last recorded by the clock watch, in microseconds, or 0 if never recorded.
     clock_offset_us: AtomicI64,
     /// The floor of the last reset since the server was started, in microseconds of Unix time, or 0 if there was none.
     lowered_at_us: AtomicI64,
@@ -132,13 +132,14 @@ impl HistoryWords {
         self.stored_at.store(u64::from(database) << 32 | u64::from(relation), Ordering::Release);
     }
 
-    /// Returns the clock minus the time since boot, in microseconds, as last recorded by the clock watch.
-    pub fn clock_offset_us(&self) -> Option<i64> {
-        Some(self.clock_offset_us.load(Ordering::Relaxed)).filter(|&offset_us| offset_us != 0)
+    /// Returns the offset of the clock as last recorded by the clock watch.
+    pub fn clock_offset(&self) -> Option<ClockOffset> {
+        let offset_us = self.clock_offset_us.load(Ordering::Relaxed);
+        (offset_us != 0).then_some(ClockOffset::from_us(offset_us))
     }
 
-    pub fn set_clock_offset(&self, offset_us: i64) {
-        self.clock_offset_us.store(offset_us, Ordering::Relaxed);
+    pub fn set_clock_offset(&self, offset: ClockOffset) {
+        self.clock_offset_us.store(offset.as_us(), Ordering::Relaxed);
     }
 
     /// Returns the time at which IDs began again after the last reset since the server was started, in microseconds of Unix
@@ -157,7 +158,7 @@ impl HistoryWords {
             to.store(from.load(Ordering::Acquire), Ordering::Release);
         }
         self.highest_us.store(other.highest_us.load(Ordering::Acquire), Ordering::Release);
-        self.set_clock_offset(other.clock_offset_us.load(Ordering::Relaxed));
+        self.clock_offset_us.store(other.clock_offset_us.load(Ordering::Relaxed), Ordering::Relaxed);
         self.lowered_at_us.store(other.lowered_at_us.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }

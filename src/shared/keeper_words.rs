@@ -13,7 +13,7 @@ pub struct KeeperWords {
     pub committing_since_us: AtomicI64,
     /// The length of a forward clock jump that the keeper does not follow, in microseconds.
     pub clock_jump_us: AtomicI64,
-    /// The clock minus the time since boot, in microseconds, as of the last cycle.
+    /// The offset of the clock as of the last cycle, in microseconds, or 0 before the first cycle.
     pub last_clock_offset_us: AtomicI64,
     /// True if the running keeper has completed a cycle. A keeper that fails during its first cycle cannot
     /// extend the horizon.

@@ -8,6 +8,7 @@
 
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 use snowflake_id_core::Lease;
+use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::protocol::Mismatch;
 
 use super::bounded_text::BoundedText;
@@ -83,20 +84,19 @@ pub struct LeaseStatus {
     pub renewed_at_us: i64,
     /// The clock of this server minus the clock of the registry, if known.
     pub clock_offset_us: Option<i64>,
-    /// This server's clock minus the time since boot, as of the last time that the registry confirmed the
-    /// clock. The value is `None` if the registry has later rejected the clock, or has not answered.
-    pub confirmed_clock_us: Option<i64>,
+    /// This server's clock as of the last time that the registry confirmed it. The value is `None` if the
+    /// registry has later rejected the clock, or has not answered.
+    pub confirmed_clock: Option<ClockOffset>,
     /// The time at which the next identity becomes free, if all identities are leased.
     pub free_from_us: i64,
     problem: BoundedText,
     warning: BoundedText,
 }
 
-/// Returns whether the clock was set between two measurements. Each argument is the measured difference
-/// between the clock and the time since boot. A change of up to 1 s is attributed to slewing.
-fn is_another_clock(before_us: i64, now_us: i64) -> bool {
+/// Returns whether the clock was set between two measurements. A change of up to 1 s is attributed to slewing.
+fn is_another_clock(before: ClockOffset, now: ClockOffset) -> bool {
     const SLEWED_US: u64 = 1_000_000;
-    before_us.abs_diff(now_us) > SLEWED_US
+    now.us_ahead_of(before).unsigned_abs() > SLEWED_US
 }
 
 impl LeaseStatus {
@@ -105,15 +105,14 @@ impl LeaseStatus {
         *self = LeaseStatus { number: self.number, ..LeaseStatus::default() };
     }
 
-    /// Returns whether the registry has confirmed the current clock. `offset_us` is the clock minus the time
-    /// since boot.
-    pub fn is_clock_confirmed(&self, offset_us: i64) -> bool {
-        self.confirmed_clock_us.is_some_and(|confirmed_us| !is_another_clock(confirmed_us, offset_us))
+    /// Returns whether the registry has confirmed the current clock.
+    pub fn is_clock_confirmed(&self, now: ClockOffset) -> bool {
+        self.confirmed_clock.is_some_and(|confirmed| !is_another_clock(confirmed, now))
     }
 
     /// Returns whether the clock was set after the registry had confirmed the clock.
-    pub fn is_clock_set_since(&self, offset_us: i64) -> bool {
-        self.confirmed_clock_us.is_some_and(|confirmed_us| is_another_clock(confirmed_us, offset_us))
+    pub fn is_clock_set_since(&self, now: ClockOffset) -> bool {
+        self.confirmed_clock.is_some_and(|confirmed| is_another_clock(confirmed, now))
     }
 
     /// Returns the current problem as a sentence for the log and the view.

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
+use snowflake_id_core::clocks::SinceBoot;
 use snowflake_id_core::samples::{SAMPLES, to_replace};
 use snowflake_id_core::watermark::{LowWater, Snapshot};
 
@@ -13,9 +14,9 @@ use super::array::SharedArray;
 use super::slot_table::MAX_SLOTS;
 use crate::pg::process;
 
-/// The times of the samples since the machine was started, in microseconds. 0 means that the sample does not exist.
+/// The times of the samples. 0 means that the sample does not exist.
 #[derive(Clone, Copy, Default)]
-struct Times([i64; SAMPLES]);
+struct Times([SinceBoot; SAMPLES]);
 
 // SAFETY: plain values without pointers; the LWLock around them orders all access.
 unsafe impl PGRXSharedMemory for Times {}
@@ -52,8 +53,8 @@ pub(super) fn request() {
 pub fn find(statement: &Snapshot) -> Option<Vec<Option<u64>>> {
     let times = TIMES.share();
     let mut by_age: Vec<_> = times.0.into_iter().zip(WORDS.get().chunks(words_of_sample())).collect();
-    by_age.retain(|(time_us, _)| *time_us > 0);
-    by_age.sort_unstable_by_key(|(time_us, _)| std::cmp::Reverse(*time_us));
+    by_age.retain(|(time, _)| *time > SinceBoot::default());
+    by_age.sort_unstable_by_key(|(time, _)| std::cmp::Reverse(*time));
     by_age.iter().find_map(|(_, sample)| {
         let word = |at: usize| sample[at].load(Ordering::Relaxed);
         let running = (0..word(COUNT) as usize).map(|at| word(RUNNING + at)).collect();
@@ -63,10 +64,10 @@ pub fn find(statement: &Snapshot) -> Option<Vec<Option<u64>>> {
     })
 }
 
-/// Keeps a sample that was taken at `now_us`, unless the newest one is almost as new.
-pub fn keep(low: &[Option<LowWater>], snapshot: &Snapshot, now_us: i64) {
+/// Keeps a sample that was taken at the time `now`, unless the newest one is almost as new.
+pub fn keep(low: &[Option<LowWater>], snapshot: &Snapshot, now: SinceBoot) {
     let mut times = TIMES.exclusive();
-    let Some(at) = to_replace(&times.0, now_us) else { return };
+    let Some(at) = to_replace(&times.0, now) else { return };
     let stride = words_of_sample();
     let sample = &WORDS.get()[at * stride..][..stride];
     let set = |at: usize, word: u64| sample[at].store(word, Ordering::Relaxed);
@@ -76,7 +77,7 @@ pub fn keep(low: &[Option<LowWater>], snapshot: &Snapshot, now_us: i64) {
         set(LOW + index, low.get(index).copied().flatten().map_or(NONE, |low| low.word));
     }
     snapshot.running.iter().enumerate().for_each(|(index, &transaction)| set(RUNNING + index, transaction));
-    times.0[at] = now_us;
+    times.0[at] = now;
 }
 
 /// Forgets all samples, because a reset retires all slots.

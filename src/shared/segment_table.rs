@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use pgrx::lwlock::{PgLwLockExclusiveGuard, PgLwLockShareGuard};
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 use snowflake_id_core::Segment;
+use snowflake_id_core::clocks::SinceBoot;
 use snowflake_id_core::segment_answer::SegmentState;
 
 use super::array::SharedArray;
@@ -41,8 +42,8 @@ pub struct Slot {
 impl Slot {
     /// Returns whether the last wait for numbers was more than 10 seconds ago.
     fn is_idle(&self) -> bool {
-        let waited_us = clock::since_boot_us() - self.wanted_at_us.load(Ordering::Relaxed);
-        waited_us > IDLE_AFTER_US
+        let wanted_at = SinceBoot::from_us(self.wanted_at_us.load(Ordering::Relaxed));
+        clock::since_boot().us_since(wanted_at) > IDLE_AFTER_US
     }
 }
 
@@ -215,7 +216,7 @@ pub fn find_or_assign(name: &str) -> Result<usize, Error> {
     *table.record(at) = Record::of(name);
     let slot = slot(at);
     slot.calls_waited.store(0, Ordering::Relaxed);
-    slot.wanted_at_us.store(clock::since_boot_us(), Ordering::Relaxed);
+    slot.wanted_at_us.store(clock::since_boot().as_us(), Ordering::Relaxed);
     ENTRIES.get()[at].next.set(None);
     table.link_to(name).set(Some(at));
     Ok(at)
@@ -254,7 +255,7 @@ pub fn with_slot_of<T>(at: usize, name: &str, action: impl FnOnce(&Slot) -> T) -
 
 /// Requests that the worker considers a slot in its next round, because a call waits for numbers.
 pub fn want(at: usize) {
-    slot(at).wanted_at_us.store(clock::since_boot_us(), Ordering::Relaxed);
+    slot(at).wanted_at_us.store(clock::since_boot().as_us(), Ordering::Relaxed);
     need(at);
 }
 

@@ -15,6 +15,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use pgrx::{PGRXSharedMemory, PgAtomic, PgLwLock, pg_shmem_init};
+use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::protocol::Mismatch;
 
 use super::bounded_text::BoundedText;
@@ -36,9 +37,9 @@ pub struct Segments {
     ended: AtomicU64,
     /// The signal that the worker sends after publishing a range and after ending a round.
     pub changes: Signal,
-    /// The registry's clock minus the time since boot, in microseconds. The worker writes this value before
-    /// publishing any range that has an end time.
-    clock_offset_us: AtomicI64,
+    /// The registry's clock, as a [`ClockOffset`] in microseconds. The worker writes this value before publishing
+    /// any range that has an end time.
+    registry_clock: AtomicI64,
 }
 
 /// The reason why no numbers are available, if the registry does not answer.
@@ -150,11 +151,15 @@ impl Segments {
     /// Returns the registry's clock in microseconds: its value at the last answer, plus the time that has
     /// passed since then. Setting the clock of this server does not change the result.
     pub fn registry_clock_us(&self) -> i64 {
-        clock::since_boot_us().saturating_add(self.clock_offset_us.load(Ordering::Relaxed))
+        self.registry_clock().clock_us(clock::since_boot())
     }
 
-    /// Records the registry's clock at a given time since boot.
-    pub fn set_registry_clock(&self, clock_us: i64, since_boot_us: i64) {
-        self.clock_offset_us.store(clock_us.saturating_sub(since_boot_us), Ordering::Relaxed);
+    pub fn registry_clock(&self) -> ClockOffset {
+        ClockOffset::from_us(self.registry_clock.load(Ordering::Relaxed))
+    }
+
+    /// Records the registry's clock.
+    pub fn set_registry_clock(&self, clock: ClockOffset) {
+        self.registry_clock.store(clock.as_us(), Ordering::Relaxed);
     }
 }

@@ -5,29 +5,30 @@
 use std::time::Duration;
 
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
+use snowflake_id_core::clocks::SinceBoot;
 
 use crate::pg::clock;
 
 /// The maximum number of remembered hosts.
 const MOST_HOSTS: usize = 64;
-/// After a connection succeeds, the recorded hosts are still tried last for this time, in microseconds.
-const TIME_ASIDE_US: i64 = 60_000_000;
+/// After a connection succeeds, the recorded hosts are still tried last for this time.
+const TIME_ASIDE: Duration = Duration::from_secs(60);
 /// The first pause before a connection attempt. The pause doubles with each process that exits without having
 /// connected.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The maximum pause before a connection attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// A host. Instants are microseconds since boot.
+/// A host.
 #[derive(Clone, Copy, Default)]
 struct Mark {
     /// A hash of the host's name. If two hosts have the same hash, both hosts are tried late, which is
     /// harmless.
     host: u64,
     /// The time at which a process last got stuck at this host, or 0 if this entry is unused.
-    at_us: i64,
+    at: SinceBoot,
     /// The time until which this host is tried last.
-    until_us: i64,
+    until: SinceBoot,
 }
 
 /// All hosts at which a process got stuck.
@@ -36,12 +37,12 @@ pub struct Stuck {
     marks: [Mark; MOST_HOSTS],
     /// The number of processes that have exited without a connection since the last successful connection.
     ended: u32,
-    ended_at_us: i64,
+    ended_at: SinceBoot,
 }
 
 impl Default for Stuck {
     fn default() -> Stuck {
-        Stuck { marks: [Mark::default(); MOST_HOSTS], ended: 0, ended_at_us: 0 }
+        Stuck { marks: [Mark::default(); MOST_HOSTS], ended: 0, ended_at: SinceBoot::default() }
     }
 }
 
@@ -67,17 +68,17 @@ pub fn note(hosts: &[u64], is_end: bool) {
     if hosts.is_empty() && !is_end {
         return;
     }
-    let now_us = clock::since_boot_us();
+    let now = clock::since_boot();
     let mut stuck = STUCK.exclusive();
     for &host in hosts {
-        let known = stuck.marks.iter().position(|mark| mark.host == host && mark.at_us > 0);
-        let oldest = || (0..MOST_HOSTS).min_by_key(|&at| stuck.marks[at].at_us).unwrap_or(0);
+        let known = stuck.marks.iter().position(|mark| mark.host == host && mark.at > SinceBoot::default());
+        let oldest = || (0..MOST_HOSTS).min_by_key(|&at| stuck.marks[at].at).unwrap_or(0);
         let at = known.unwrap_or_else(oldest);
-        stuck.marks[at] = Mark { host, at_us: now_us, until_us: i64::MAX };
+        stuck.marks[at] = Mark { host, at: now, until: SinceBoot::NEVER };
     }
     if is_end {
         stuck.ended = stuck.ended.saturating_add(1);
-        stuck.ended_at_us = now_us;
+        stuck.ended_at = now;
     }
 }
 
@@ -86,25 +87,25 @@ pub fn note_connection() {
     if !STUCK.share().is_any() {
         return;
     }
-    let until_us = clock::since_boot_us() + TIME_ASIDE_US;
+    let until = clock::since_boot().after(TIME_ASIDE);
     let mut stuck = STUCK.exclusive();
     stuck.ended = 0;
     for mark in &mut stuck.marks {
-        mark.until_us = mark.until_us.min(until_us);
+        mark.until = mark.until.min(until);
     }
 }
 
 impl Stuck {
     fn is_any(&self) -> bool {
-        self.ended > 0 || self.marks.iter().any(|mark| mark.until_us == i64::MAX)
+        self.ended > 0 || self.marks.iter().any(|mark| mark.until == SinceBoot::NEVER)
     }
 
     /// Returns a sort key for a host. Hosts at which no process got stuck sort first. The other hosts are
     /// sorted by the time at which a process last got stuck, in ascending order.
     pub fn order_of(&self, host: u64) -> i64 {
-        let now_us = clock::since_boot_us();
-        let mark = self.marks.iter().find(|mark| mark.host == host && mark.until_us > now_us);
-        mark.map_or(0, |mark| mark.at_us)
+        let now = clock::since_boot();
+        let mark = self.marks.iter().find(|mark| mark.host == host && mark.until > now);
+        mark.map_or(0, |mark| mark.at.as_us())
     }
 
     /// Returns the remaining pause before the next connection attempt. Without a pause, stuck processes could
@@ -114,7 +115,7 @@ impl Stuck {
             return Duration::ZERO;
         }
         let pause = FIRST_PAUSE.saturating_mul(1 << self.ended.min(10)).min(LONGEST_PAUSE);
-        let since_us = clock::since_boot_us().saturating_sub(self.ended_at_us).max(0);
+        let since_us = clock::since_boot().us_since(self.ended_at).max(0);
         pause.saturating_sub(Duration::from_micros(since_us.unsigned_abs()))
     }
 }

@@ -10,7 +10,7 @@ use snowflake_id_core::{Identity, Layout, SlotKey};
 use super::memory::{DIRECTORY, State};
 use super::slot_table::{Directory, SlotEntry};
 use super::{marks, samples};
-use crate::pg::clock::since_boot_us;
+use crate::pg::clock::since_boot;
 use crate::pg::snapshot;
 
 /// The current watermark of a layout in use.
@@ -30,10 +30,10 @@ impl State {
         }
         let key = SlotKey::of(layout);
         let index = directory.find(key);
-        let now_us = since_boot_us();
+        let now = since_boot();
         let fresh = self.low_water(&directory).ok();
         if let Some((low, snapshot)) = &fresh {
-            samples::keep(low, snapshot, now_us);
+            samples::keep(low, snapshot, now);
         }
         let fresh = fresh.filter(|(_, snapshot)| snapshot.is_covered_by(statement));
         let words = |low: Vec<Option<LowWater>>| low.into_iter().map(|low| Some(low?.word)).collect();

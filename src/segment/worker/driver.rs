@@ -11,14 +11,14 @@ use snowflake_id_core::segment_answer::Answer;
 use snowflake_id_core::segment_records::Change;
 
 use super::failure::Failure;
-use super::state::{Worker, clock_offset_us};
+use super::state::Worker;
 use super::wishes::Wish;
 use crate::background::connection::NoAnswer;
 use crate::background::stop::is_stopping;
 use crate::config;
 use crate::pg::encoding::in_ascii;
-use crate::pg::process;
 use crate::pg::random::random_between;
+use crate::pg::{clock, process};
 use crate::segment::fetch::{Answered, RegistryConnection};
 use crate::segment::local_registry;
 use crate::shared::segments::Trouble;
@@ -135,14 +135,14 @@ impl Worker {
 
     /// Calls the registry, local or remote, with the registry's tokens.
     fn send(&mut self, take: &Take) -> Result<Answer, Option<Failure>> {
-        let Answered { answer, since_boot_us } = match self.is_local {
+        let Answered { answer, registry_clock } = match self.is_local {
             true => self.ask_local(take)?,
             false => self.ask_remote(take)?,
         };
         if answer.mismatch.is_none() {
             if !answer.is_foreign {
-                self.segments.set_registry_clock(answer.clock_us, since_boot_us);
-                self.clock_offset_us = clock_offset_us();
+                self.segments.set_registry_clock(registry_clock);
+                self.clock = clock::offset();
             }
             let Answer { registry_id, server_started_us, .. } = answer;
             self.compare_rest(Origin { registry_id, server_started_us });

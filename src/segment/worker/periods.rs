@@ -9,10 +9,10 @@ use snowflake_id_core::segment_records::Update;
 
 use super::failure::Failure;
 use super::known::Known;
-use super::state::{Worker, clock_offset_us};
+use super::state::Worker;
 use crate::background::stop::is_stopping;
 use crate::config;
-use crate::pg::process;
+use crate::pg::{clock, process};
 use crate::shared::segment_table;
 
 /// The maximum time that the worker sleeps while a range with a period is in use.
@@ -95,7 +95,7 @@ impl Worker {
     /// registry's clock. The registry's clock may have been set as well. This machine may also have been suspended,
     /// if the time since boot does not include the suspension.
     pub fn is_clock_set(&self) -> bool {
-        clock_offset_us().abs_diff(self.clock_offset_us) > STEP_US
+        clock::offset().us_ahead_of(self.clock).unsigned_abs() > STEP_US
             && self.current_ranges().any(|range| range.ends_us != NEVER_ENDS)
     }
 }

@@ -7,7 +7,6 @@ use snowflake_id_core::segment_answer::Granted;
 
 use super::failure::Failure;
 use super::state::Worker;
-use crate::pg::clock;
 use crate::segment::ticket;
 use crate::shared::segment_table;
 
@@ -23,7 +22,7 @@ impl Worker {
     pub fn take_over_rest(&mut self) -> Result<(), Option<Failure>> {
         if let Some(rest) = self.range_file.as_mut().ok().and_then(|range_file| range_file.take_rest()) {
             if ticket::redeem(rest.ticket) {
-                self.segments.set_registry_clock(rest.clock_offset_us, 0);
+                self.segments.set_registry_clock(rest.registry_clock);
                 self.rest = Some(rest);
             } else {
                 log!(
@@ -103,8 +102,7 @@ impl Worker {
     pub fn save_rest(mut self) {
         let Ok(range_file) = &self.range_file else { return };
         let origin = self.round.origin(range_file.records());
-        let offset_us = self.segments.registry_clock_us() - clock::since_boot_us();
-        let mut rest = Rest::new(ticket::new(), origin, offset_us);
+        let mut rest = Rest::new(ticket::new(), origin, self.segments.registry_clock());
         for at in 0..segment_table::used() {
             let record = segment_table::record(at);
             for range in segment_table::slot(at).segment.drain() {

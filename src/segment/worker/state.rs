@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
+use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::number_round::{Holder, NumberRound};
 use snowflake_id_core::rest::Rest;
 use snowflake_id_core::segment::NEVER_ENDS;
@@ -39,9 +40,8 @@ pub struct Worker {
     pub known: KnownSegments,
     /// The earliest time of the next request to the registry.
     pub not_before: Instant,
-    /// The clock minus the time since boot, in microseconds, when the clock was last compared with the
-    /// registry's clock.
-    pub clock_offset_us: i64,
+    /// The server's clock when it was last compared with the registry's clock.
+    pub clock: ClockOffset,
     pub report_at: Instant,
     /// The numbers that were left at the last clean stop, until they are used.
     pub rest: Option<Rest>,
@@ -76,7 +76,7 @@ impl Worker {
             tells_name_as_it_is: true,
             known: KnownSegments::default(),
             not_before: Instant::now(),
-            clock_offset_us: clock_offset_us(),
+            clock: clock::offset(),
             report_at: Instant::now(),
             failures: Failures::default(),
             logged: Logged::before(segments::registry_problem().map(|problem| problem.text)),
@@ -107,10 +107,4 @@ impl Worker {
     pub fn pause(&mut self) {
         self.not_before = Instant::now() + PAUSE;
     }
-}
-
-/// Returns the clock minus the time since boot, in microseconds.
-pub fn clock_offset_us() -> i64 {
-    let (now_us, since_boot_us) = clock::clocks_us();
-    now_us - since_boot_us
 }

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use snowflake_id_core::Lease;
 use snowflake_id_core::clock_sequence::{Asked, Widths, next_value};
 use snowflake_id_core::clock_watch::ClockWatch;
+use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::keeper_plan::{GatePlan, Plan, Seen, plan, records_at_shutdown};
 use snowflake_id_core::reset::{begin_again, check_reset, records_before_reset};
 use snowflake_id_core::track::{Horizon, TRACKS};
@@ -30,7 +31,7 @@ pub enum Ending {
 #[derive(Clone, Copy)]
 struct Clock {
     now_us: i64,
-    offset_us: i64,
+    offset: ClockOffset,
     is_good: bool,
 }
 
@@ -292,9 +293,9 @@ impl Server {
             }
             Op::StoreReset(stored, lease) => self.store_reset(cx, &stored, lease),
             Op::Reset(floor_us) => {
-                let offset_us = self.clock_us(cx) - self.since_boot_us(cx);
+                let offset = self.clock_offset(cx);
                 let Some(running) = &mut self.running else { return false };
-                running.shared.history.clock_offset_us = Some(offset_us);
+                running.shared.history.clock_offset = Some(offset);
                 running.shared.reset(floor_us);
                 running.keeper.has_committed = true;
                 running.shared.request = None;
@@ -335,7 +336,7 @@ impl Server {
 
     fn prepare(&mut self, cx: &mut Context, is_active: bool) {
         let reach_us = self.max_ahead_us + self.horizon_margin_us;
-        let (now_us, since_boot_us) = (self.clock_us(cx), self.since_boot_us(cx));
+        let (now_us, offset) = (self.clock_us(cx), self.clock_offset(cx));
         let Some(running) = &mut self.running else { return };
         let (shared, keeper) = (&mut running.shared, &mut running.keeper);
         if keeper.ending.is_some() {
@@ -354,20 +355,16 @@ impl Server {
             return;
         }
         keeper.reach_us = reach_us;
-        let offset_us = now_us - since_boot_us;
         if shared.request == Some(Request::AcceptClock) {
-            shared.history.clock_offset_us = Some(offset_us);
+            shared.history.clock_offset = Some(offset);
             shared.request = None;
         }
-        let mut watch = match shared.history.clock_offset_us {
-            Some(offset_us) => ClockWatch::with_offset_us(offset_us),
-            None => ClockWatch::new(now_us, since_boot_us),
-        };
+        let mut watch = ClockWatch::new(shared.history.clock_offset.unwrap_or(offset));
         let reached_us = shared.history.published[0].until_us();
-        let is_good = watch.observe(now_us, since_boot_us, MAX_CLOCK_JUMP_US, reached_us).is_none();
-        shared.history.clock_offset_us = Some(watch.offset_us());
+        let is_good = watch.observe(now_us, offset, MAX_CLOCK_JUMP_US, reached_us).is_none();
+        shared.history.clock_offset = Some(watch.offset());
         let widths = std::mem::take(&mut shared.asked);
-        let clock = Clock { now_us, offset_us, is_good };
+        let clock = Clock { now_us, offset, is_good };
         keeper.ops.push_back(Op::Plan { clock, lease_status: shared.lease_status, is_active, widths });
     }
 
@@ -391,7 +388,8 @@ impl Server {
             Some(Request::RaiseFloor(floor_us)) => Some(floor_us),
             _ => None,
         };
-        let is_confirmed = |us: i64| us.abs_diff(clock.offset_us) <= 1_000_000;
+        let is_confirmed =
+            |confirmed: ClockOffset| clock.offset.us_ahead_of(confirmed).unsigned_abs() <= 1_000_000;
         let seen = Seen {
             now_us: clock.now_us,
             max_ahead_us,
@@ -407,7 +405,7 @@ impl Server {
             }),
             is_lease_inherited: lease_status.is_inherited,
             open_for: shared.open_for(),
-            is_clock_confirmed: lease_status.confirmed_clock_us.is_some_and(is_confirmed),
+            is_clock_confirmed: lease_status.confirmed_clock.is_some_and(is_confirmed),
             is_reset_requested: shared.request == Some(Request::Reset(None)),
             has_room_for_reset: shared.has_room_for_reset(),
             is_active,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use snowflake_id_core::clocks::{ClockOffset, SinceBoot};
 use snowflake_id_core::lease_state::LeaseState;
 use snowflake_id_core::segment_records::SegmentRecords;
 use snowflake_id_core::track::Horizon;
@@ -90,8 +91,8 @@ impl Server {
         cx.now_us + self.offset_us
     }
 
-    pub fn since_boot_us(&self, cx: &Context) -> i64 {
-        cx.now_us - self.booted_us
+    pub fn clock_offset(&self, cx: &Context) -> ClockOffset {
+        ClockOffset::of(self.clock_us(cx), SinceBoot::from_us(cx.now_us - self.booted_us))
     }
 
     pub fn say(&self, cx: &mut Context, text: impl FnOnce() -> String) {
@@ -109,10 +110,7 @@ impl Server {
             return;
         }
         self.say(cx, || "is started".into());
-        let history = HistoryWords {
-            clock_offset_us: Some(self.clock_us(cx) - self.since_boot_us(cx)),
-            ..<_>::default()
-        };
+        let history = HistoryWords { clock_offset: Some(self.clock_offset(cx)), ..<_>::default() };
         self.run_with(cx, history);
     }
 

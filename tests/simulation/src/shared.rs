@@ -3,6 +3,7 @@
 //! slots are those of the product.
 
 use snowflake_id_core::clock_sequence::Widths;
+use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::track::{Begun, Horizon, TRACKS, Track};
 use snowflake_id_core::used::History;
 use snowflake_id_core::{Gate, Identity, Layout, Lease, Segment, Slot, SlotKey};
@@ -20,7 +21,7 @@ pub struct HistoryWords {
     pub highest_us: i64,
     pub last_identity: Option<Identity>,
     pub stored_at: Option<u32>,
-    pub clock_offset_us: Option<i64>,
+    pub clock_offset: Option<ClockOffset>,
 }
 
 impl HistoryWords {
@@ -46,7 +47,7 @@ pub struct LeaseStatus {
     pub number: u64,
     pub lease: Option<Lease>,
     pub is_inherited: bool,
-    pub confirmed_clock_us: Option<i64>,
+    pub confirmed_clock: Option<ClockOffset>,
 }
 
 impl LeaseStatus {

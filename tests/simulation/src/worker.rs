@@ -125,11 +125,11 @@ impl Server {
                     if let Some(late) = worker.late.take() {
                         self.keep_state(late);
                     }
-                    let offset_us = self.clock_us(cx) - self.since_boot_us(cx);
+                    let offset = self.clock_offset(cx);
                     let Some(running) = &mut self.running else { return };
                     let clock_offset_us = running.worker.round.terms().clock_offset_us.unwrap_or(i64::MAX);
                     let is_clock_good = rest.result.is_ok() && clock_offset_us.abs() <= MAX_CLOCK_OFFSET_US;
-                    running.shared.lease_status.confirmed_clock_us = is_clock_good.then_some(offset_us);
+                    running.shared.lease_status.confirmed_clock = is_clock_good.then_some(offset);
                     if rest.result.is_err() {
                         self.tell_lease_in_hand(cx, true);
                     }

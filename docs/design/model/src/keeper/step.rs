@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use snowflake_id_core::clock_sequence::{Asked, NextValue, Widths, next_value};
 use snowflake_id_core::clock_watch::ClockWatch;
+use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::keeper_plan::{self, Seen, plan, records_at_shutdown};
 use snowflake_id_core::reset::{begin_again, records_before_reset};
 use snowflake_id_core::used::{Scope, Use, Uses as ProductUses};
@@ -396,10 +397,11 @@ impl Protocol {
         if self.jump.is_none() {
             return true;
         }
-        let mut watch = ClockWatch::with_offset_us(self.us(history.clock));
+        let mut watch = ClockWatch::new(ClockOffset::from_us(self.us(history.clock)));
         let max_jump_us = i64::from(self.clock_max) * self.unit_us;
-        let jump = watch.observe(self.us(clock), 0, max_jump_us, self.us(history.published[0].at));
-        history.clock = self.instant(watch.offset_us());
+        let (clock_us, reached_us) = (self.us(clock), self.us(history.published[0].at));
+        let jump = watch.observe(clock_us, ClockOffset::from_us(clock_us), max_jump_us, reached_us);
+        history.clock = self.instant(watch.offset().as_us());
         jump.is_none()
     }
 

@@ -1,0 +1,75 @@
+//! The time since boot and the offset of a clock, so that neither is taken for the time of a clock.
+//!
+//! The time of a clock is a plain `i64`: microseconds of Unix time, in a name that ends with `_us`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The time since this machine was started, including the time during which it was suspended. No program can set it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SinceBoot(i64);
+
+/// The time of a clock, which may be that of another machine, minus the time since boot of this machine. The offset
+/// changes only if the clock is set or slewed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ClockOffset(i64);
+
+impl SinceBoot {
+    /// Later than any time.
+    pub const NEVER: SinceBoot = SinceBoot(i64::MAX);
+
+    /// Returns the time that is this number of microseconds after the start of the machine.
+    pub const fn from_us(us: i64) -> SinceBoot {
+        SinceBoot(us)
+    }
+
+    /// Returns the number of microseconds since the start of the machine.
+    pub const fn as_us(self) -> i64 {
+        self.0
+    }
+
+    /// Returns the number of microseconds that have passed since an earlier time.
+    pub const fn us_since(self, earlier: SinceBoot) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// Returns the time between two times.
+    pub const fn midpoint(self, other: SinceBoot) -> SinceBoot {
+        SinceBoot(self.0.midpoint(other.0))
+    }
+
+    /// Returns the time after this duration.
+    pub fn after(self, duration: Duration) -> SinceBoot {
+        SinceBoot(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl ClockOffset {
+    /// Returns the offset of a clock that shows the Unix time `clock_us` at this time since boot.
+    #[inline]
+    pub const fn of(clock_us: i64, since_boot: SinceBoot) -> ClockOffset {
+        ClockOffset(clock_us.saturating_sub(since_boot.0))
+    }
+
+    /// Returns the time of the clock at this time since boot, in microseconds of Unix time.
+    #[inline]
+    pub const fn clock_us(self, since_boot: SinceBoot) -> i64 {
+        since_boot.0.saturating_add(self.0)
+    }
+
+    /// Returns the offset of this number of microseconds.
+    pub const fn from_us(us: i64) -> ClockOffset {
+        ClockOffset(us)
+    }
+
+    /// Returns the number of microseconds.
+    pub const fn as_us(self) -> i64 {
+        self.0
+    }
+
+    /// Returns by how many microseconds a clock with this offset is ahead of a clock with another offset.
+    pub const fn us_ahead_of(self, other: ClockOffset) -> i64 {
+        self.0.saturating_sub(other.0)
+    }
+}
