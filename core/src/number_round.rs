@@ -274,10 +274,13 @@ impl NumberRound {
                 self.halve(records, meeting, sent)
             }
             (Step::Asking { sent_to, tells_all }, Event::Answered(answer)) => {
-                if !self.is_of(&answer, sent_to) {
+                // A registry without an ID may have heard the reports, but not the one that has answered.
+                let is_told =
+                    sent_to.is_some() || answer.registry_id.is_none() || records.segments.is_empty();
+                if !self.is_of(&answer, sent_to) || !is_told {
                     return self.met_another(records);
                 }
-                if tells_all {
+                if tells_all && records.segments.is_empty() {
                     // There was nothing to tell.
                     self.told = answer.registry_id;
                 }
@@ -308,6 +311,12 @@ impl NumberRound {
                     return self.met_another(records);
                 }
                 reports.note(answer);
+                self.report_next(records, registry_id, reports, to)
+            }
+            // A name that the registry's database cannot represent must not keep the others from their tokens.
+            (Step::Reporting(registry_id, mut reports, to), Event::Failed { is_of_data: true }) => {
+                let sent = std::mem::take(&mut reports.sent);
+                reports.left.halve(sent);
                 self.report_next(records, registry_id, reports, to)
             }
             // Tokens that could not be kept are requested again in the next report.
@@ -344,6 +353,8 @@ impl NumberRound {
             return self.meet_registry(records, told);
         }
         self.told = told;
+        // The registry has heard all marks since its start, with the tokens.
+        self.is_report_urgent &= told.is_none();
         self.go_on(records)
     }
 
@@ -491,6 +502,7 @@ impl NumberRound {
     /// Notes what an answer says about the registry.
     fn note(&mut self, answer: &Answer) {
         if !answer.is_foreign
+            && !self.is_local()
             && let Some(report_every_us) = answer.report_every_us
         {
             self.report_every = report_every(report_every_us.unsigned_abs());

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use snowflake_id_core::had::{End, Had};
 use snowflake_id_core::number_call::Request;
 use snowflake_id_core::number_round::{Effect, Event, Given, Holder, NumberRound, Refusal, Take};
 use snowflake_id_core::segment::{NEVER_ENDS, Range};
@@ -412,4 +413,66 @@ fn a_restart_between_grant_and_proof() {
     let Effect::Rest(Err(Refusal::Failure(why))) = effect else { panic!("{effect:?}") };
     assert_eq!(why, "the registry's server was restarted");
     assert!(round.is_report_urgent());
+}
+
+/// The records of a server that was granted numbers of these names by the registry `id`.
+fn records_of(id: u128, names: &[&str]) -> SegmentRecords {
+    let registry_id = Some(Uuid::from_u128(id));
+    let now = Some(End { until: 10, registry_id, period: None });
+    let had = Had { now, next: None };
+    let segments = names.iter().map(|&name| (name.into(), had.clone())).collect();
+    SegmentRecords { registry_id, segments, ..SegmentRecords::default() }
+}
+
+/// Other names get their tokens, and the report is not repeated at once.
+#[test]
+fn a_report_with_a_name_that_the_registry_cannot_represent() {
+    let mut records = records_of(1, &["a", "b", STRANGE]);
+    let mut round = NumberRound::new(Holder::Server);
+    for started_us in [1, 2, 2] {
+        let mut effect = round.report(&records);
+        loop {
+            let event = match effect {
+                Effect::Send(take) if take.requests.iter().any(|request| request.name == STRANGE) => {
+                    Event::Failed { is_of_data: true }
+                }
+                Effect::Send(take) => {
+                    let token = |name: &str| format!("segment:{name}:11::{started_us}:.00");
+                    let about = take.requests.iter().map(|of| about(None, Some(&token(&of.name)))).collect();
+                    answer(started_us, about)
+                }
+                Effect::Keep(changes) => {
+                    changes.into_iter().for_each(|change| records.apply(change));
+                    Event::Kept
+                }
+                Effect::Publish(_) => unreachable!("a report publishes nothing"),
+                Effect::Rest(result) => {
+                    assert_eq!(result, Ok(()));
+                    break;
+                }
+            };
+            effect = round.step(&records, event, 0);
+        }
+        assert!(!round.is_report_urgent());
+        for name in ["a", "b"] {
+            let tokens = records.signed.tokens(records.registry_id, name);
+            assert!(tokens.iter().any(|token| token.contains(&format!(":{started_us}:"))), "{tokens:?}");
+        }
+    }
+}
+
+/// The registry of the reports had no ID, so the one that answers next need not be the same.
+#[test]
+fn a_registry_without_an_id() {
+    let records = records_of(2, &["a"]);
+    let mut round = NumberRound::new(Holder::Server);
+    let is_report = |effect: &Effect| matches!(effect, Effect::Send(take) if take.requests[0].report);
+    let effect = round.take(&records, vec![Request { name: "b".into(), ..Request::default() }]);
+    assert!(is_report(&effect));
+    let Event::Answered(mut first) = answer(1, vec![]) else { unreachable!() };
+    first.registry_id = None;
+    let effect = round.step(&records, Event::Answered(first), 0);
+    assert!(!is_report(&effect));
+    let effect = round.step(&records, answer(1, vec![about(None, None)]), 0);
+    assert!(is_report(&effect), "{effect:?}");
 }
