@@ -136,9 +136,11 @@ fn lost_records(uses: &Uses, tracks: &[Track; TRACKS], history: &History, is_los
     }
 }
 
-/// Returns the missing records, which have to be stored together with the shutdown horizon.
+/// Returns the missing records, which have to be stored together with the shutdown horizon. There is always a record
+/// once a horizon was stored, so if there is none, all stored data was lost.
 pub fn records_at_shutdown(uses: &Uses, tracks: &[Track; TRACKS], history: &History) -> Vec<Use> {
-    lost_records(uses, tracks, history, history.lacks_record(uses))
+    let is_lost = history.lacks_record(uses) || uses.is_empty() && history.highest_us > 0;
+    lost_records(uses, tracks, history, is_lost)
 }
 
 /// Returns the plan for one cycle, based on the facts that the keeper has gathered.

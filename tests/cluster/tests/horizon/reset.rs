@@ -110,6 +110,16 @@ fn a_reset_on_a_healthy_server() {
 /// ID that was used in the future is still excluded.
 #[test]
 fn the_records_are_emptied_after_a_reset() {
+    emptied_after_a_reset(&["used_identity"]);
+}
+
+/// The same for the records and the horizon.
+#[test]
+fn all_views_are_emptied_after_a_reset() {
+    emptied_after_a_reset(&["used_identity", "horizon"]);
+}
+
+fn emptied_after_a_reset(views: &[&str]) {
     let cluster = Cluster::builder().worker(1).clock().start();
     cluster.stop_server("fast");
     cluster.set_clock(TEN_YEARS);
@@ -122,7 +132,9 @@ fn the_records_are_emptied_after_a_reset() {
     let mut client = cluster.connect();
     keeper_pid(&mut client);
     client.run("SELECT snowflake_reset_horizon(9)");
-    client.run("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity WITH NO DATA");
+    for view in views {
+        client.run(&format!("REFRESH MATERIALIZED VIEW snowflake_internal.{view} WITH NO DATA"));
+    }
     cluster.restart("fast");
     let message = wait_for_refusal(&mut cluster.connect()).1;
     assert!(message.contains("this server may have used worker ID 1"), "{message}");
