@@ -83,7 +83,8 @@ impl Granted {
         const YEAR_100000_US: i64 = 3_093_527_980_800_000_000;
         let instant = |column| row.number(column).filter(|&us| (0..YEAR_100000_US).contains(&us));
         let period = match row.number("period_key") {
-            Some(key) => Some(Period { key, starts_us: instant("period_starts")? }),
+            Some(key @ 0..) => Some(Period { key, starts_us: instant("period_starts")? }),
+            Some(_) => return None,
             None => None,
         };
         let ends_us = if period.is_some() { instant("period_ends")? } else { NEVER_ENDS };

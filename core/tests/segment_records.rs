@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::had::{End, Had};
 use snowflake_id_core::journal::{self, Damage};
+use snowflake_id_core::reply::Reply;
 use snowflake_id_core::rest::{Origin, Rest};
 use snowflake_id_core::segment::{NEVER_ENDS, Range};
 use snowflake_id_core::segment_answer::{Granted, Period};
@@ -152,4 +153,17 @@ fn a_rest_is_read_as_it_was_written() {
     let ranges: Vec<Range> = again.take("orders").iter().map(|granted| granted.range).collect();
     assert_eq!(ranges, [range]);
     assert!(again.is_empty());
+}
+
+/// A key below 0 is invalid, because -1 stands for no period in the database.
+#[test]
+fn the_key_of_a_period() {
+    let granted = |key: i64| {
+        let row = format!(
+            r#"{{"first":1,"increment":1,"count":10,"period_key":{key},"period_starts":0,"period_ends":1}}"#
+        );
+        Granted::read(&Reply::read(&row).unwrap())
+    };
+    assert_eq!(granted(20261127).unwrap().period.unwrap().key, 20261127);
+    assert!(granted(-1).is_none());
 }

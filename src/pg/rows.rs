@@ -245,7 +245,9 @@ unsafe fn write_over(
         };
         let is_expected = |old: &pg_sys::HeapTupleHeader| {
             expected.is_none_or(|row| {
-                u32::from((**old).t_infomask) & pg_sys::HEAP_XMAX_INVALID != 0
+                // A row that was only locked was not updated or deleted.
+                let is_unchanged = pg_sys::HEAP_XMAX_INVALID | pg_sys::HEAP_XMAX_LOCK_ONLY;
+                u32::from((**old).t_infomask) & is_unchanged != 0
                     && (*row).t_len as usize == length
                     && values_of(*old) == values_of((*row).t_data)
             })

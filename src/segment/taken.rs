@@ -59,6 +59,9 @@ pub type Noted = BTreeMap<String, Had>;
 pub struct Taken {
     file: Option<RowsFile>,
     rows: BTreeMap<String, (RowAt, Had)>,
+    /// Whether this process has written a row since it read them. The commit has also flushed what was written before,
+    /// perhaps in a transaction that failed.
+    are_durable: bool,
 }
 
 impl Taken {
@@ -89,20 +92,22 @@ impl Taken {
         let Some((at, stored)) = self.rows.get_mut(name) else {
             let at = relation.insert(values(name, had));
             self.rows.insert(name.into(), (at, had.clone()));
+            self.are_durable = true;
             return;
         };
         let mut merged = stored.clone();
         merged.merge(had.clone());
-        if merged != *stored {
+        if merged != *stored || !self.are_durable {
             relation.replace(*at, values(name, stored), values(name, &merged));
             *stored = merged;
+            self.are_durable = true;
         }
     }
 }
 
 fn scan(relation: Relation) -> Result<(Taken, Noted), Problem> {
     check_rows(relation, "segment_taken", FORMAT)?;
-    let mut taken = Taken { file: relation.rows_file(), rows: BTreeMap::new() };
+    let mut taken = Taken { file: relation.rows_file(), ..Taken::default() };
     let mut noted = Noted::new();
     relation.for_each_row_at(COLUMNS, |at, row| {
         if let Some((name, had)) = mark(row) {

@@ -115,3 +115,27 @@ fn rows_are_changed_in_their_file() {
     take_and_check(&mut client, &mut last);
     assert!(unexpected_rows(&server) > 1);
 }
+
+/// A worker may have been stopped after it wrote a row, and before a commit flushed it. The next worker finds the row, so
+/// its first commit has to flush something.
+#[test]
+fn a_new_worker_writes_a_row_that_has_not_changed() {
+    let server = server_with_three();
+    let mut client = server.connect();
+    next(&mut client, &name(1));
+    let start: String = single(&mut client, "SELECT pg_current_wal_insert_lsn()::text");
+    let path: String = single(&mut client, &format!("SELECT pg_relation_filepath('{VIEW}')"));
+    let file = path.rsplit('/').next().unwrap().to_owned();
+    let database: u32 = single(&mut client, "SELECT oid FROM pg_database WHERE datname = current_database()");
+    kill("TERM", worker_pid(&server));
+    eventually("the record", || {
+        let mut waldump = server.program("pg_waldump");
+        let dumped = waldump
+            .arg("--path")
+            .arg(server.data_dir().join("pg_wal"))
+            .args(["--start", &start, "--rmgr", "Generic", "--relation", &format!("1663/{database}/{file}")])
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&dumped.stdout).contains("Generic")
+    });
+}
