@@ -520,8 +520,6 @@ impl Server {
                 let mut ops = vec![Op::Fence(floors_us, is_another), Op::SetLease(lease)];
                 if !is_fenced || cx.is(Mutation::OpenUnfenced) {
                     ops.remove(0);
-                } else if cx.is(Mutation::LeaseFirst) {
-                    ops.reverse();
                 }
                 ops.push(Op::OpenGate(lease, done.lease_status.number));
                 ops

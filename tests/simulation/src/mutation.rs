@@ -7,7 +7,6 @@ pub enum Mutation {
     FloorAtClock,
     RecordForgotten,
     OpenUnfenced,
-    LeaseFirst,
     LeaseOverrun,
     ResetUnshut,
     TokenUnshown,
@@ -20,7 +19,7 @@ pub enum Mutation {
     PublishedFirst,
 }
 
-pub const ALL: [(Mutation, &str, &str); 15] = [
+pub const ALL: [(Mutation, &str, &str); 14] = [
     (Mutation::PublishFirst, "publish-first", "the keeper publishes a horizon before its commit"),
     (
         Mutation::FloorAtClock,
@@ -33,7 +32,6 @@ pub const ALL: [(Mutation, &str, &str); 15] = [
         "the end of the value in use is not recorded when another is opened",
     ),
     (Mutation::OpenUnfenced, "open-unfenced", "the gate is opened for another identity without a fence"),
-    (Mutation::LeaseFirst, "lease-first", "the range of another lease is set before the fence"),
     (Mutation::LeaseOverrun, "lease-overrun", "slots may be used for a minute after the end of the lease"),
     (Mutation::ResetUnshut, "reset-unshut", "a reset does not shut out the identities used so far"),
     (Mutation::TokenUnshown, "token-unshown", "servers do not show the registry what it has signed"),
