@@ -11,25 +11,10 @@ use snowflake_id_core::protocol::Mismatch;
 use snowflake_id_core::{Identity, Lease};
 use uuid::Uuid;
 
+use crate::random_runs::{Counts, Random, count_all};
+
 const RUNS: u64 = 20_000;
 const LEASE_US: i64 = 600_000_000;
-
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    fn uuid(&mut self) -> Uuid {
-        Uuid::from_u64_pair(self.below(1 << 31) << 32 | self.below(1 << 31), self.below(1 << 31))
-    }
-}
 
 type Range = (Identity, i64);
 
@@ -63,7 +48,7 @@ struct Driver {
     /// Another holder has the lease, which is still available.
     is_twin: bool,
     is_stopping: bool,
-    counts: BTreeMap<&'static str, u64>,
+    counts: Counts,
 }
 
 impl Driver {
@@ -86,7 +71,7 @@ impl Driver {
             released: BTreeSet::new(),
             is_twin: false,
             is_stopping: false,
-            counts: BTreeMap::new(),
+            counts: Counts::new(),
         }
     }
 
@@ -396,19 +381,9 @@ impl Driver {
 
 #[test]
 fn a_driver_that_does_anything() {
-    let mut counts = BTreeMap::new();
-    for seed in 0..RUNS {
+    count_all(RUNS, 9, |seed| {
         let mut driver = Driver::new(seed);
-        let run = std::panic::AssertUnwindSafe(|| driver.run());
-        if let Err(panic) = std::panic::catch_unwind(run) {
-            eprintln!("seed {seed}");
-            std::panic::resume_unwind(panic);
-        }
-        for (what, count) in driver.counts {
-            *counts.entry(what).or_insert(0) += count;
-        }
-    }
-    println!("{counts:?}");
-    let rarest = counts.values().min();
-    assert!(counts.len() == 9 && rarest > Some(&(RUNS / 100)), "{counts:?}");
+        driver.run();
+        driver.counts
+    });
 }

@@ -19,6 +19,7 @@ mod mask;
 mod number_round;
 mod properties;
 mod public;
+mod random_runs;
 mod range;
 mod samples;
 mod segment;

@@ -11,7 +11,7 @@ use snowflake_id_core::segment_answer::{About, Answer, Granted, MOST_REQUESTS, P
 use snowflake_id_core::segment_records::{Change, SegmentRecords};
 use uuid::Uuid;
 
-use crate::lease_round::Random;
+use crate::random_runs::{Counts, Random, count_all};
 
 const RUNS: u64 = 1_000;
 /// A name that the database of the second registry cannot represent.
@@ -45,7 +45,7 @@ struct Driver {
     /// The start of each registry's server that this process has seen last.
     seen: Option<(Uuid, i64)>,
     has_kept: bool,
-    counts: BTreeMap<&'static str, u64>,
+    counts: Counts,
 }
 
 impl Driver {
@@ -70,7 +70,7 @@ impl Driver {
             published: BTreeMap::new(),
             seen: None,
             has_kept: false,
-            counts: BTreeMap::new(),
+            counts: Counts::new(),
         }
     }
 
@@ -329,21 +329,11 @@ impl Driver {
 
 #[test]
 fn a_driver_that_does_anything() {
-    let mut counts = BTreeMap::new();
-    for seed in 0..RUNS {
+    count_all(RUNS, 14, |seed| {
         let mut driver = Driver::new(seed);
-        let run = std::panic::AssertUnwindSafe(|| driver.run());
-        if let Err(panic) = std::panic::catch_unwind(run) {
-            eprintln!("seed {seed}");
-            std::panic::resume_unwind(panic);
-        }
-        for (what, count) in driver.counts {
-            *counts.entry(what).or_insert(0) += count;
-        }
-    }
-    println!("{counts:?}");
-    let rarest = counts.values().min();
-    assert!(counts.len() == 14 && rarest > Some(&(RUNS / 100)), "{counts:?}");
+        driver.run();
+        driver.counts
+    });
 }
 
 fn answer(started_us: i64, about: Vec<About>) -> Event {
