@@ -14,7 +14,7 @@ use crate::identity::Identity;
 use crate::lease::Lease;
 use crate::lease_state::Outcome;
 use crate::message::instant;
-use crate::protocol::{Mismatch, next_protocol};
+use crate::protocol::{Mismatch, Protocol};
 use crate::reply::{NOT_VALID, Reply};
 
 /// The maximum length of a token, in bytes. A longer token is ignored.
@@ -119,7 +119,7 @@ fn is_credible(lease: &Lease, now_us: i64) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// The protocol of the next request: the highest one that the registry also knows, according to its last answer.
-    pub protocol: u32,
+    pub protocol: Protocol,
     /// The duration of a lease, or 0 if the duration is unknown.
     pub lease_us: i64,
     /// The interval between renewals.
@@ -134,7 +134,7 @@ pub struct Terms {
 impl Default for Terms {
     fn default() -> Terms {
         Terms {
-            protocol: next_protocol(None),
+            protocol: Protocol::default(),
             lease_us: 0,
             renew_every: RENEW_EVERY,
             clock_offset_us: None,
@@ -149,15 +149,16 @@ impl Terms {
         Duration::from_micros(self.clock_offset_us.unwrap_or(0).unsigned_abs())
     }
 
-    /// Records what an answer says. `sent_us` is the clock of this server when the query was sent.
-    pub fn note(&mut self, answer: &Answer, sent_us: i64, round_trip_us: i64) {
+    /// Records what an answer says. `sent_us` is the clock of this server when the query was sent. Returns whether the query
+    /// has to be sent once more: see [`Protocol::note`].
+    pub fn note(&mut self, answer: &Answer, sent_us: i64, round_trip_us: i64) -> bool {
         self.round_trip_us = round_trip_us;
-        self.protocol = next_protocol(answer.protocols.clone());
         if let (Some(registry), true) = (&answer.registry, answer.outcome != Outcome::Foreign) {
             self.lease_us = registry.lease_us;
             self.renew_every = Duration::from_micros(registry.renew_every_us.unsigned_abs());
         }
         let offset_us = (sent_us + round_trip_us / 2).saturating_sub(answer.registry_clock_us);
         self.clock_offset_us = Some(offset_us);
+        self.protocol.note(matches!(answer.outcome, Outcome::Mismatch(_)), answer.protocols.clone())
     }
 }

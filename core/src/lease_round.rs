@@ -198,8 +198,8 @@ pub struct LeaseRound {
     used: Option<Used>,
     /// Leases to be released. `None` is a request whose lease is not known.
     unused: Vec<(Ids, Option<Used>)>,
-    /// A request that may be sent once more, and its protocol.
-    sent: Option<(Request, u32)>,
+    /// A request that may be sent once more.
+    sent: Option<Request>,
     failures: Failures,
     tries: u32,
     step: Step,
@@ -313,10 +313,8 @@ impl LeaseRound {
     /// Takes the event of the effect in progress, and returns the next effect.
     pub fn step(&mut self, event: Event, now: &mut Now) -> Effect {
         if let Event::Answered { answer, sent_us, round_trip_us } = &event {
-            self.terms.note(answer, *sent_us, *round_trip_us);
-            if let Outcome::Mismatch(_) = answer.outcome
-                && let Some((request, protocol)) = self.sent.take()
-                && protocol != self.terms.protocol
+            if self.terms.note(answer, *sent_us, *round_trip_us)
+                && let Some(request) = self.sent.take()
             {
                 return Effect::Send(request);
             }
@@ -436,7 +434,7 @@ impl LeaseRound {
     }
 
     fn send(&mut self, step: Step, request: Request) -> Effect {
-        self.sent = Some((request.clone(), self.terms.protocol));
+        self.sent = Some(request.clone());
         self.to(step, Effect::Send(request))
     }
 
@@ -600,7 +598,7 @@ mod tests {
     use super::*;
     use crate::identity::Identity;
     use crate::lease_answer::Registry;
-    use crate::protocol::Mismatch;
+    use crate::protocol::{Mismatch, Protocol};
 
     const NOW_US: i64 = 1_795_000_000_000_000;
     const MINUTE_US: i64 = 60_000_000;
@@ -729,11 +727,11 @@ mod tests {
         let mut now = Now { us: NOW_US, random: &mut || Uuid::nil() };
         let mut round = with_a_lease();
         round.begin(needs(&[]));
-        round.terms.protocol = 2;
+        round.terms.protocol = Protocol(2);
         let request = round.step(Event::Connected, &mut now);
         let refused = || answer(Outcome::Mismatch(Mismatch::RegistryTooOld));
         assert_eq!(round.step(refused(), &mut now), request);
-        assert_eq!(round.terms.protocol, 1);
+        assert_eq!(round.terms.protocol, Protocol(1));
         let Effect::Rest(Rest { result: Err(Refusal::Answer(outcome, None)), .. }) =
             round.step(refused(), &mut now)
         else {

@@ -1,6 +1,5 @@
 //! The call with which servers and programs take numbers of segments.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -9,31 +8,12 @@ use uuid::Uuid;
 
 use crate::had::{End, Had};
 use crate::lease_call::Call;
-use crate::protocol::next_protocol;
+use crate::protocol::Protocol;
 
 /// The function of a registry that serves other servers.
 pub const TAKE: &str = "take";
 /// The function of a registry that only its own server calls.
 pub const TAKE_LOCAL: &str = "take_local";
-
-/// The protocol of a caller's requests for numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Protocol(u32);
-
-impl Default for Protocol {
-    fn default() -> Protocol {
-        Protocol(next_protocol(None))
-    }
-}
-
-impl Protocol {
-    /// Notes the protocols of the registry that an answer contains. Returns whether the request has to be sent once more,
-    /// because the registry has refused its protocol and knows another one. The answer to the second request is final.
-    pub fn note(&mut self, is_refused: bool, registry: Option<RangeInclusive<u32>>) -> bool {
-        let refused = std::mem::replace(self, Protocol(next_protocol(registry)));
-        is_refused && *self != refused
-    }
-}
 
 /// A request for one segment.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -114,7 +94,7 @@ pub fn take(
     tokens: &[String],
 ) -> Call {
     let request = json!({
-        "protocol": protocol.0,
+        "protocol": protocol,
         "registry": registry_id,
         "requests": requests,
         "tokens": tokens,

@@ -20,9 +20,9 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::lease_call::Call;
-use crate::number_call::{Protocol, Request, TAKE, TAKE_LOCAL, take};
+use crate::number_call::{Request, TAKE, TAKE_LOCAL, take};
 use crate::portions::Portions;
-use crate::protocol::Mismatch;
+use crate::protocol::{Mismatch, Protocol};
 use crate::rest::Origin;
 use crate::segment_answer::{About, Answer, REPORT_EVERY, SegmentState, report_every};
 use crate::segment_records::{Change, SegmentRecords, Update};

@@ -6,25 +6,35 @@
 
 use std::ops::RangeInclusive;
 
+use serde::Serialize;
+
 /// The protocols of this version, from the lowest to the highest.
 pub const PROTOCOLS: RangeInclusive<u32> = 1..=1;
 
-/// Returns the protocol of the next request: the highest one that both this version and the registry know, according to
-/// the registry's last answer. If there is none, or no answer yet, it is the lowest protocol of this version.
-///
-/// ```
-/// use snowflake_id_core::protocol::{PROTOCOLS, next_protocol};
-///
-/// assert_eq!(next_protocol(Some(1..=9)), *PROTOCOLS.end());
-/// assert_eq!(next_protocol(Some(8..=9)), *PROTOCOLS.start());
-/// assert_eq!(next_protocol(None), *PROTOCOLS.start());
-/// ```
-pub fn next_protocol(registry: Option<RangeInclusive<u32>>) -> u32 {
-    let highest = registry.and_then(|registry| {
-        let highest = *registry.end().min(PROTOCOLS.end());
-        (registry.contains(&highest) && PROTOCOLS.contains(&highest)).then_some(highest)
-    });
-    highest.unwrap_or(*PROTOCOLS.start())
+/// The protocol of a caller's next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Protocol(pub(crate) u32);
+
+/// The lowest protocol of this version, before any answer.
+impl Default for Protocol {
+    fn default() -> Protocol {
+        Protocol(*PROTOCOLS.start())
+    }
+}
+
+impl Protocol {
+    /// Notes the protocols of the registry that an answer contains. The next request has the highest protocol that both
+    /// this version and the registry know, or the lowest one of this version if there is none. Returns whether the request
+    /// has to be sent once more, because the registry has refused its protocol and knows another one. The answer to the
+    /// second request is final.
+    pub fn note(&mut self, is_refused: bool, registry: Option<RangeInclusive<u32>>) -> bool {
+        let highest = registry.and_then(|registry| {
+            let highest = *registry.end().min(PROTOCOLS.end());
+            (registry.contains(&highest) && PROTOCOLS.contains(&highest)).then_some(Protocol(highest))
+        });
+        let refused = std::mem::replace(self, highest.unwrap_or_default());
+        is_refused && *self != refused
+    }
 }
 
 /// The callers of a registry.
@@ -100,4 +110,20 @@ impl Mismatch {
 /// [field `R`]: https://www.postgresql.org/docs/current/protocol-error-fields.html
 pub fn may_be_about_commit(function: &str) -> bool {
     !matches!(function, "GetNewTransactionId" | "GetNewMultiXactId")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_common_protocol() {
+        for (registry, next) in
+            [(Some(1..=9), *PROTOCOLS.end()), (Some(8..=9), *PROTOCOLS.start()), (None, *PROTOCOLS.start())]
+        {
+            let mut protocol = Protocol(0);
+            protocol.note(false, registry);
+            assert_eq!(protocol, Protocol(next));
+        }
+    }
 }

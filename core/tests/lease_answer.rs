@@ -112,7 +112,7 @@ fn the_highest_protocol_that_both_know() {
     {
         let answer = read(&[("lowest_protocol", Some(lowest)), ("highest_protocol", Some(highest))]).unwrap();
         terms.note(&answer, NOW_US, 0);
-        assert_eq!(terms.protocol, 1, "{lowest} to {highest}");
+        assert_eq!(serde_json::json!(terms.protocol), 1, "{lowest} to {highest}");
     }
 }
 
