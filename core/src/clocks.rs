@@ -68,6 +68,12 @@ impl ClockOffset {
         self.0
     }
 
+    /// Returns whether the clock was set since it had an earlier offset. A change of up to 1 s is attributed to slewing.
+    pub const fn is_set_since(self, earlier: ClockOffset) -> bool {
+        const SLEWED_US: u64 = 1_000_000;
+        self.us_ahead_of(earlier).unsigned_abs() > SLEWED_US
+    }
+
     /// Returns by how many microseconds a clock with this offset is ahead of a clock with another offset.
     pub const fn us_ahead_of(self, other: ClockOffset) -> i64 {
         self.0.saturating_sub(other.0)

@@ -26,13 +26,6 @@ pub struct End {
     pub period: Option<Period>,
 }
 
-impl End {
-    /// Returns whether the period of the number has begun, if it has one.
-    pub fn has_begun(&self, now_us: i64) -> bool {
-        self.period.is_none_or(|period| period.starts_us <= now_us)
-    }
-}
-
 impl Had {
     /// Returns the number above which a granted range must start, or `None` if the range may start at any
     /// number. The limit is the highest mark of the server. The mark of the next period is ignored if the

@@ -19,7 +19,7 @@
 use crate::clock_sequence::FAR_AHEAD_US;
 use crate::identity::Identity;
 use crate::lease::Lease;
-use crate::reset::{MOST_AHEAD_US, check_reset, is_history_unknown};
+use crate::reset::{MOST_AHEAD_US, check_reset, is_history_lost, is_history_unknown};
 use crate::track::{Begun, Horizon, TRACKS, Track};
 use crate::used::{History, Scope, Use, Uses};
 
@@ -136,11 +136,9 @@ fn lost_records(uses: &Uses, tracks: &[Track; TRACKS], history: &History, is_los
     }
 }
 
-/// Returns the missing records, which have to be stored together with the shutdown horizon. There is always a record
-/// once a horizon was stored, so if there is none, all stored data was lost.
+/// Returns the missing records, which have to be stored together with the shutdown horizon.
 pub fn records_at_shutdown(uses: &Uses, tracks: &[Track; TRACKS], history: &History) -> Vec<Use> {
-    let is_lost = history.lacks_record(uses) || uses.is_empty() && history.highest_us > 0;
-    lost_records(uses, tracks, history, is_lost)
+    lost_records(uses, tracks, history, is_history_lost(uses, history, false))
 }
 
 /// Returns the plan for one cycle, based on the facts that the keeper has gathered.

@@ -24,7 +24,7 @@ use crate::number_call::{Request, TAKE, TAKE_LOCAL, take};
 use crate::portions::Portions;
 use crate::protocol::{Mismatch, Protocol};
 use crate::rest::Origin;
-use crate::segment_answer::{About, Answer, REPORT_EVERY, SegmentState, report_every};
+use crate::segment_answer::{About, Answer, REPORT_EVERY, SegmentState, has_begun, report_every};
 use crate::segment_records::{Change, SegmentRecords, Update};
 use crate::signed::proves;
 
@@ -440,7 +440,7 @@ impl NumberRound {
                 not_above = bound
                     .filter(|bound| granted.range.first <= *bound)
                     .map(|bound| (granted.range.first, bound));
-                is_held = wish.may_be_early && !granted.has_begun(now_us);
+                is_held = wish.may_be_early && !has_begun(granted.period, now_us);
                 if not_above.is_some() {
                     (about.granted, about.state) = (None, SegmentState::Invalid);
                 } else if is_held {

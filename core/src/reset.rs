@@ -55,7 +55,7 @@ pub(crate) fn is_history_unknown(uses: &Uses, history: &History, is_elsewhere: b
 }
 
 /// Returns whether records are missing, including the case that the server has a history but no records.
-fn is_history_lost(uses: &Uses, history: &History, is_elsewhere: bool) -> bool {
+pub(crate) fn is_history_lost(uses: &Uses, history: &History, is_elsewhere: bool) -> bool {
     is_elsewhere || history.lacks_record(uses) || (uses.is_empty() && history.highest_us > 0)
 }
 

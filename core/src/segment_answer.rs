@@ -71,12 +71,12 @@ pub struct Period {
     pub starts_us: i64,
 }
 
-impl Granted {
-    /// Returns whether the range may be used now. A range without a period may always be used.
-    pub fn has_begun(&self, now_us: i64) -> bool {
-        self.period.is_none_or(|period| period.starts_us <= now_us)
-    }
+/// Returns whether a range of this period may be used now. A range without a period may always be used.
+pub fn has_begun(period: Option<Period>, now_us: i64) -> bool {
+    period.is_none_or(|period| period.starts_us <= now_us)
+}
 
+impl Granted {
     /// Reads the range of a row. Returns `None` if the row contains no valid range.
     pub fn read(row: &Reply) -> Option<Granted> {
         // The time must fit in a `timestamptz`.

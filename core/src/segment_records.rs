@@ -70,9 +70,7 @@ impl SegmentRecords {
         });
         std::iter::once(Change::Registry(self.registry_id)).chain(tokens).chain(marks).collect()
     }
-}
 
-impl SegmentRecords {
     /// Iterates over the names that follow a name, or over all names.
     pub fn names_after(&self, name: Option<&str>) -> impl Iterator<Item = &str> {
         let after = name.map_or(Bound::Unbounded, Bound::Excluded);

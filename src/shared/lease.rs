@@ -93,12 +93,6 @@ pub struct LeaseStatus {
     warning: BoundedText,
 }
 
-/// Returns whether the clock was set between two measurements. A change of up to 1 s is attributed to slewing.
-fn is_another_clock(before: ClockOffset, now: ClockOffset) -> bool {
-    const SLEWED_US: u64 = 1_000_000;
-    now.us_ahead_of(before).unsigned_abs() > SLEWED_US
-}
-
 impl LeaseStatus {
     /// Resets the status after the registry has been removed from the settings.
     pub fn forget(&mut self) {
@@ -107,12 +101,12 @@ impl LeaseStatus {
 
     /// Returns whether the registry has confirmed the current clock.
     pub fn is_clock_confirmed(&self, now: ClockOffset) -> bool {
-        self.confirmed_clock.is_some_and(|confirmed| !is_another_clock(confirmed, now))
+        self.confirmed_clock.is_some_and(|confirmed| !now.is_set_since(confirmed))
     }
 
     /// Returns whether the clock was set after the registry had confirmed the clock.
     pub fn is_clock_set_since(&self, now: ClockOffset) -> bool {
-        self.confirmed_clock.is_some_and(|confirmed| is_another_clock(confirmed, now))
+        self.confirmed_clock.is_some_and(|confirmed| now.is_set_since(confirmed))
     }
 
     /// Returns the current problem as a sentence for the log and the view.

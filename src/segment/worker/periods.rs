@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use snowflake_id_core::segment::{NEVER_ENDS, Range, Standing};
-use snowflake_id_core::segment_answer::Granted;
+use snowflake_id_core::segment_answer::{Granted, has_begun};
 use snowflake_id_core::segment_records::Update;
 
 use super::failure::Failure;
@@ -17,8 +17,6 @@ use crate::shared::segment_table;
 
 /// The maximum time that the worker sleeps while a range with a period is in use.
 const IDLE_TIME: Duration = Duration::from_secs(1);
-/// The smallest change of the clock, relative to the time since boot, that is treated as a step, in microseconds.
-const STEP_US: u64 = 1_000_000;
 
 impl Worker {
     /// Does urgent work while the worker waits for the registry's answer. Returns false if the worker has to stop
@@ -36,7 +34,7 @@ impl Worker {
             return;
         }
         let now_us = self.segments.registry_clock_us();
-        let held = self.known.held().filter(|(_, _, granted)| granted.has_begun(now_us));
+        let held = self.known.held().filter(|(_, _, granted)| has_begun(granted.period, now_us));
         let begun: Vec<_> = held.map(|(at, name, granted)| (at, name.to_owned(), granted)).collect();
         for (at, name, granted) in begun {
             let Ok(range_file) = &mut self.range_file else { return };
@@ -95,7 +93,7 @@ impl Worker {
     /// registry's clock. The registry's clock may have been set as well. This machine may also have been suspended,
     /// if the time since boot does not include the suspension.
     pub fn is_clock_set(&self) -> bool {
-        clock::offset().us_ahead_of(self.clock).unsigned_abs() > STEP_US
+        clock::offset().is_set_since(self.clock)
             && self.current_ranges().any(|range| range.ends_us != NEVER_ENDS)
     }
 }

@@ -3,7 +3,7 @@
 
 use pgrx::prelude::*;
 use snowflake_id_core::rest::{Origin, Rest};
-use snowflake_id_core::segment_answer::Granted;
+use snowflake_id_core::segment_answer::{Granted, has_begun};
 
 use super::failure::Failure;
 use super::state::Worker;
@@ -58,7 +58,7 @@ impl Worker {
         let Some(rest) = self.rest.as_mut().filter(|_| self.may_use_rest) else { return };
         let now_us = self.segments.registry_clock_us();
         for granted in rest.take(name) {
-            if granted.has_begun(now_us) {
+            if has_begun(granted.period, now_us) {
                 self.publish(at, name, &granted);
             } else {
                 self.hold(at, name, granted);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use snowflake_id_core::had::End;
 use snowflake_id_core::number_call::Request;
 use snowflake_id_core::segment::NEVER_ENDS;
-use snowflake_id_core::segment_answer::SegmentState;
+use snowflake_id_core::segment_answer::{SegmentState, has_begun};
 
 use super::periods::is_next_period_due;
 use super::state::Worker;
@@ -90,7 +90,7 @@ impl Worker {
                 .next
                 .clone()
                 .filter(|_| known.held.is_none())
-                .filter(|end| end.has_begun(clock::clock_us()));
+                .filter(|end| has_begun(end.period, clock::clock_us()));
             if is_fetch_due && begun.is_some() {
                 wishes.push(Wish { at, request: Request { may_be_early: true, ..request(&begun) } });
             } else if is_fetch_due {
