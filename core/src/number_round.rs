@@ -150,7 +150,7 @@ struct Reports {
 enum Step {
     Resting,
     Meeting(Meeting, Vec<Request>),
-    Asking { sent_to: Option<Uuid>, tells_all: bool },
+    Asking { sent_to: Option<Uuid> },
     Proving(Answer, Reports),
     Keeping(Vec<Given>, bool),
     Publishing(bool),
@@ -273,14 +273,14 @@ impl NumberRound {
             (Step::Meeting(meeting, sent), Event::Failed { is_of_data: true }) if !sent.is_empty() => {
                 self.halve(records, meeting, sent)
             }
-            (Step::Asking { sent_to, tells_all }, Event::Answered(answer)) => {
+            (Step::Asking { sent_to }, Event::Answered(answer)) => {
                 // A registry without an ID may have heard the reports, but not the one that has answered.
                 let is_told =
                     sent_to.is_some() || answer.registry_id.is_none() || records.segments.is_empty();
                 if !self.is_of(&answer, sent_to) || !is_told {
                     return self.met_another(records);
                 }
-                if tells_all && records.segments.is_empty() {
+                if records.segments.is_empty() {
                     // There was nothing to tell.
                     self.told = answer.registry_id;
                 }
@@ -396,8 +396,7 @@ impl NumberRound {
                 let is_bound = self.holder == Holder::Program;
                 let sent_to = self.told.or(records.registry_id.filter(|_| is_bound));
                 let take = Take { registry_id: sent_to, requests: wishes.clone() };
-                let tells_all = self.told.is_none();
-                self.to(Step::Asking { sent_to, tells_all }, Effect::Send(take))
+                self.to(Step::Asking { sent_to }, Effect::Send(take))
             }
             Purpose::Report if !self.is_local() && self.told.is_some() => {
                 let mut names: Vec<_> =

@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::time::Instant;
 
 use pgrx::prelude::*;
+use snowflake_id_core::lease_call::Call;
 use snowflake_id_core::number_round::{Effect, Event, Take};
 use snowflake_id_core::rest::Origin;
 use snowflake_id_core::segment_answer::Answer;
@@ -150,9 +151,13 @@ impl Worker {
         Ok(answer)
     }
 
-    fn ask_local(&mut self, take: &Take) -> Result<Answered, Option<Failure>> {
+    fn call(&self, take: &Take, node_name: &str) -> Result<Call, Failure> {
         let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
-        let call = self.round.call(range_file.records(), take, &in_ascii(&config::node_name()));
+        Ok(self.round.call(range_file.records(), take, node_name))
+    }
+
+    fn ask_local(&mut self, take: &Take) -> Result<Answered, Option<Failure>> {
+        let call = self.call(take, &in_ascii(&config::node_name()))?;
         let answered = local_registry::ask(&call, take.most_rows()).map_err(Failure::of_registry)?;
         answered.ok_or_else(|| {
             let problem = format!(
@@ -165,17 +170,19 @@ impl Worker {
 
     fn ask_remote(&mut self, take: &Take) -> Result<Answered, Option<Failure>> {
         let Some(string) = config::registry() else { return Err(None) };
-        let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
         let name = config::node_name();
         // The registry's database can represent ASCII in any encoding. Names of segments must not be changed.
-        let [as_it_is, ascii] =
-            [&name, &in_ascii(&name)].map(|name| self.round.call(range_file.records(), take, name));
-        let call = if self.tells_name_as_it_is { &as_it_is } else { &ascii };
+        let ascii = in_ascii(&name);
+        let name = if self.tells_name_as_it_is { &name } else { &ascii };
+        let call = self.call(take, name)?;
         // The connection is taken out of `self` during the call, because `keep_waiting` borrows `self`.
         let mut line = std::mem::take(&mut self.connection);
-        let mut answered = line.ask(&string, call, &mut || self.keep_waiting());
-        if matches!(answered, Err(NoAnswer::Refused(_))) && *call != ascii {
-            answered = line.ask(&string, &ascii, &mut || self.keep_waiting());
+        let mut answered = line.ask(&string, &call, &mut || self.keep_waiting());
+        if matches!(answered, Err(NoAnswer::Refused(_)))
+            && *name != ascii
+            && let Ok(call) = self.call(take, &ascii)
+        {
+            answered = line.ask(&string, &call, &mut || self.keep_waiting());
             self.tells_name_as_it_is = answered.is_err();
         }
         self.connection = line;

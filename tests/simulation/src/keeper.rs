@@ -388,8 +388,7 @@ impl Server {
             Some(Request::RaiseFloor(floor_us)) => Some(floor_us),
             _ => None,
         };
-        let is_confirmed =
-            |confirmed: ClockOffset| clock.offset.us_ahead_of(confirmed).unsigned_abs() <= 1_000_000;
+        let is_confirmed = |confirmed| !clock.offset.is_set_since(confirmed);
         let seen = Seen {
             now_us: clock.now_us,
             max_ahead_us,
@@ -517,12 +516,10 @@ impl Server {
             GatePlan::Open { lease, is_another } => {
                 let floors_us = done.plan.tracks.map(|track| track.from_us);
                 let is_fenced = is_another || floors_us != [0; TRACKS];
-                let mut ops = vec![Op::Fence(floors_us, is_another), Op::SetLease(lease)];
-                if !is_fenced || cx.is(Mutation::OpenUnfenced) {
-                    ops.remove(0);
-                }
-                ops.push(Op::OpenGate(lease, done.lease_status.number));
-                ops
+                let fence = Op::Fence(floors_us, is_another);
+                let fence = Some(fence).filter(|_| is_fenced && !cx.is(Mutation::OpenUnfenced));
+                let open = [Op::SetLease(lease), Op::OpenGate(lease, done.lease_status.number)];
+                fence.into_iter().chain(open).collect()
             }
             GatePlan::Close | GatePlan::Refuse { .. } => {
                 shared.gate.identity().map(|_| Op::CloseGate).into_iter().collect()
