@@ -7,8 +7,9 @@
 --                       psql -f snowflake_id_registry--0.1.0.sql
 -- In both cases, all objects are created or none: the script is a single statement for every client.
 --
--- Then, if no server of the fleet has issued IDs with worker IDs from a registry before:
---                       SELECT snowflake_registry.start_fleet();
+-- Then specify the pool, from which the registry grants worker IDs. Worker IDs that are set by hand anywhere must be
+-- outside the pool:
+--                       SELECT snowflake_registry.start_fleet(first_worker => 512, last_worker => 1023);
 --
 -- For segments, which are numbers without time, given out in ranges:
 --                       SELECT snowflake_registry.create_segment('orders');
@@ -33,8 +34,8 @@
 --     ALTER ROLE shard1 SET default_transaction_read_only = off;
 --
 -- A role with EXECUTE on acquire() can take identities until none is left, and can block other servers by leaving
--- transactions open. Grant this privilege only to servers and programs of the fleet. configure(last_worker => ..,
--- last_datacenter => ..) limits the number of identities. Their rows are never removed.
+-- transactions open. Grant this privilege only to servers and programs of the fleet. The pool and
+-- configure(last_datacenter => ..) limit the number of identities. Their rows are never removed.
 --
 -- How uniqueness is guaranteed: the ranges granted for one identity never overlap. A row of table lease is never
 -- removed, its granted_until never decreases, and a new range starts at or after the end of the last one. Every
@@ -81,8 +82,10 @@ CREATE TABLE snowflake_registry.settings (
     lease interval NOT NULL DEFAULT '10 minutes',
     longest_lease interval NOT NULL DEFAULT '10 minutes',
     renew_every interval NOT NULL DEFAULT '1 minute',
-    first_worker int NOT NULL DEFAULT 0 CHECK (first_worker >= 0),
-    last_worker int NOT NULL DEFAULT 2147483647,
+    longest_renewal interval NOT NULL DEFAULT '1 minute',
+    -- There is no default, because only an administrator knows which worker IDs are used without the registry.
+    first_worker int CHECK (first_worker >= 0),
+    last_worker int,
     last_datacenter int NOT NULL DEFAULT 2147483647 CHECK (last_datacenter >= 0),
     synchronous boolean NOT NULL DEFAULT false,
     system_identifier bigint,
@@ -96,6 +99,8 @@ CREATE TABLE snowflake_registry.settings (
     nothing_before timestamptz NOT NULL DEFAULT '-infinity',
     waits interval NOT NULL DEFAULT '0',
     counted_at timestamptz,
+    numbers_wait interval NOT NULL DEFAULT '0',
+    numbers_counted_at timestamptz,
     is_proved boolean NOT NULL DEFAULT false,
     is_witnessed boolean NOT NULL DEFAULT false,
     is_restarted boolean NOT NULL DEFAULT false,
@@ -112,7 +117,10 @@ CREATE TABLE snowflake_registry.settings (
     CHECK (longest_lease BETWEEN lease AND '24 hours' AND extract(day FROM longest_lease) = 0
            AND extract(month FROM longest_lease) = 0),
     CHECK (renew_every BETWEEN '100 milliseconds' AND '12 hours'),
-    CHECK (last_worker >= first_worker)
+    CHECK (longest_renewal BETWEEN renew_every AND '12 hours'),
+    CHECK (last_worker >= first_worker),
+    CHECK (num_nulls(first_worker, last_worker) <> 1),
+    CHECK (NOT is_started OR first_worker IS NOT NULL)
 -- The registry relies on the xmin that the heap access method stores in the row.
 ) USING heap;
 COMMENT ON TABLE snowflake_registry.settings IS
@@ -122,9 +130,12 @@ COMMENT ON COLUMN snowflake_registry.settings.registry_id IS 'identifier of the 
 COMMENT ON COLUMN snowflake_registry.settings.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
 COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'highest value that lease has ever had; at least 10 minutes';
 COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'interval at which servers renew their leases';
-COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'lowest worker ID that the registry grants';
+COMMENT ON COLUMN snowflake_registry.settings.longest_renewal IS
+    'highest value that renew_every has ever had; at least 1 minute';
+COMMENT ON COLUMN snowflake_registry.settings.first_worker IS
+    'lowest worker ID of the pool, from which the registry grants worker IDs; NULL if the pool was never specified';
 COMMENT ON COLUMN snowflake_registry.settings.last_worker IS
-    'highest worker ID that the registry grants; the layout of a server may set a lower limit';
+    'highest worker ID of the pool; the layout of a server may set a lower limit';
 COMMENT ON COLUMN snowflake_registry.settings.last_datacenter IS
     'highest datacenter ID for which the registry grants worker IDs';
 COMMENT ON COLUMN snowflake_registry.settings.synchronous IS
@@ -147,6 +158,9 @@ COMMENT ON COLUMN snowflake_registry.settings.nothing_before IS
 COMMENT ON COLUMN snowflake_registry.settings.waits IS
     'remaining time of the quarantine, reduced by each call; 0 if there is no quarantine';
 COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'time at which waits was last updated';
+COMMENT ON COLUMN snowflake_registry.settings.numbers_wait IS
+    'remaining time for which requests for numbers wait after a start of the server';
+COMMENT ON COLUMN snowflake_registry.settings.numbers_counted_at IS 'time at which numbers_wait was last updated';
 COMMENT ON COLUMN snowflake_registry.settings.is_proved IS
     'true if commits are assumed to be lost, so that no witness shortens the quarantine';
 COMMENT ON COLUMN snowflake_registry.settings.is_witnessed IS 'true if a server has presented a token during the quarantine';
@@ -158,8 +172,8 @@ COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'reason for t
 COMMENT ON COLUMN snowflake_registry.settings.frozen_until IS
     'time beyond which a frozen registry extends no lease; NULL if the registry is not frozen';
 COMMENT ON COLUMN snowflake_registry.settings.requests IS
-    'random names of the calls of freeze(), unfreeze() and reserve(); servers present the last name, so that the registry '
-    'detects a lost call';
+    'random names of the calls of configure(), start_fleet(), reserve(), freeze() and unfreeze(); servers present the last '
+    'name, so that the registry detects a lost call';
 COMMENT ON COLUMN snowflake_registry.settings.format IS 'format of the tables of the registry';
 
 CREATE TABLE snowflake_registry.lease (
@@ -176,20 +190,27 @@ CREATE TABLE snowflake_registry.lease (
     version text,
     protocol int NOT NULL DEFAULT 1,
     clock_offset interval,
+    -- The names of roles are stored as text, so that a dump can be restored where the roles do not exist.
+    role text,
     acquired_at timestamptz NOT NULL,
     renewed_at timestamptz NOT NULL,
     is_renewed boolean NOT NULL DEFAULT true,
     grant_count bigint NOT NULL,
     is_reserved boolean NOT NULL DEFAULT false,
+    reserved_for text,
+    note text,
+    said_by_hand_at timestamptz,
     used_until timestamptz,
     released_until timestamptz,
     PRIMARY KEY (datacenter_id, worker_id),
     CHECK (granted_from <= granted_until),
-    CHECK (used_until BETWEEN granted_from AND granted_until)
+    CHECK (used_until BETWEEN granted_from AND granted_until),
+    CHECK (is_reserved OR reserved_for IS NULL)
 -- With this fillfactor, renewals are HOT updates.
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.lease IS
-    'identities that were ever granted, with the last range of each; rows are never removed';
+    'identities that were ever granted, reserved, or reported as used by hand, with the last range of each; rows are never '
+    'removed';
 COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'start of the last granted range';
 COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'end of the last granted range; never decreases';
 COMMENT ON COLUMN snowflake_registry.lease.lease_id IS
@@ -199,13 +220,20 @@ COMMENT ON COLUMN snowflake_registry.lease.nonce IS
 COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'name of the server; the server reports all columns from node_name to clock_offset';
 COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
     'how far the server''s clock is ahead of the registry''s clock';
+COMMENT ON COLUMN snowflake_registry.lease.role IS
+    'login role of the holder, or, if the identity was never granted, of the server that reported it as used by hand';
 COMMENT ON COLUMN snowflake_registry.lease.protocol IS
     'protocol of the last request of the holder that was granted';
 COMMENT ON COLUMN snowflake_registry.lease.is_renewed IS
     'true if the lease may have been renewed since the identity was granted: the holder has then received the grant';
 COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'number of times that the identity was granted';
 COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
-    'true if the registry never grants the identity again, because a server keeps the identity permanently';
+    'true if the registry grants the identity only to role reserved_for, or to no server';
+COMMENT ON COLUMN snowflake_registry.lease.reserved_for IS
+    'login role to which alone a reserved identity is granted; NULL if the identity is reserved for use by hand';
+COMMENT ON COLUMN snowflake_registry.lease.note IS 'text that the administrator passed to reserve()';
+COMMENT ON COLUMN snowflake_registry.lease.said_by_hand_at IS
+    'time at which a server last reported that its configuration sets this worker ID by hand; such a worker ID is granted last';
 COMMENT ON COLUMN snowflake_registry.lease.used_until IS
     'if the holder has released the lease: time at which it stopped, and at which the next range may start; otherwise NULL';
 COMMENT ON COLUMN snowflake_registry.lease.released_until IS
@@ -318,7 +346,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.keep_the_past() IS 'trigger function: rejects the change';
 CREATE TRIGGER keep_the_end BEFORE UPDATE ON snowflake_registry.lease FOR EACH ROW
     WHEN (NEW.granted_until < OLD.granted_until OR NEW.worker_id <> OLD.worker_id
-          OR NEW.datacenter_id <> OLD.datacenter_id OR OLD.is_reserved AND NOT NEW.is_reserved
+          OR NEW.datacenter_id <> OLD.datacenter_id OR OLD.is_reserved AND OLD.reserved_for IS NULL AND (NOT NEW.is_reserved OR NEW.reserved_for IS NOT NULL)
           OR NEW.used_until < OLD.used_until AND NEW.grant_count = OLD.grant_count
           OR NEW.released_until < OLD.released_until OR OLD.released_until IS NOT NULL AND NEW.released_until IS NULL)
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
@@ -341,7 +369,7 @@ CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.signing_key
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment_privilege
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_longest_lease BEFORE UPDATE ON snowflake_registry.settings FOR EACH ROW
-    WHEN (NEW.longest_lease < OLD.longest_lease)
+    WHEN (NEW.longest_lease < OLD.longest_lease OR NEW.longest_renewal < OLD.longest_renewal)
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.settings FOR EACH ROW
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
@@ -567,7 +595,7 @@ COMMENT ON FUNCTION snowflake_registry.name_in_words(text) IS 'formats the name 
 -- Bodies of SECURITY DEFINER functions contain no backslashes, because a caller can change the meaning of backslashes.
 CREATE FUNCTION snowflake_registry.read_facts(
     facts jsonb, OUT node_name text, OUT host text, OUT port int, OUT layout text, OUT version text,
-    OUT clock_offset interval
+    OUT clock_offset interval, OUT by_hand int[]
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -575,6 +603,7 @@ DECLARE
     lengths CONSTANT int[] := ARRAY[200, 255, 500, 64];
     texts text[];
 BEGIN
+    by_hand := '{}';
     IF facts IS NULL OR pg_column_size(facts) > 65536 OR jsonb_typeof(facts) <> 'object' THEN
         RETURN;
     END IF;
@@ -595,6 +624,15 @@ BEGIN
     END IF;
     IF facts ->> 'clock_offset' COLLATE "C" ~ '^-?[0-9]{1,15}$' THEN
         clock_offset := make_interval(secs => (facts ->> 'clock_offset')::float8 / 1000000);
+    END IF;
+    IF jsonb_typeof(facts -> 'by_hand') = 'array' THEN
+        by_hand := ARRAY(
+            SELECT DISTINCT said.number::text::int AS worker_id
+            FROM jsonb_array_elements(facts -> 'by_hand') WITH ORDINALITY AS said (number, position)
+            WHERE said.position <= 8
+              AND CASE WHEN said.number::text COLLATE "C" ~ '^[0-9]{1,10}$'
+                       THEN said.number::text::bigint <= 2147483647 ELSE false END
+            ORDER BY worker_id);
     END IF;
 END
 $$;
@@ -1062,7 +1100,7 @@ BEGIN
         IF shown.serial IS NULL AND snowflake_registry.is_request_lost(shown, registry) THEN
             RETURN 'a newer version of this registry has signed a token, and the registry was set back since then';
         ELSIF snowflake_registry.is_request_lost(shown, registry) THEN
-            RETURN 'a server knows of a call of freeze(), unfreeze() or reserve(), and the registry does not';
+            RETURN 'a server knows of a call of configure(), start_fleet(), reserve(), freeze() or unfreeze(), and the registry does not';
         ELSIF shown.serial > registry.serial THEN
             RETURN format('a server knows of %s grants, and the registry knows of %s', shown.serial, registry.serial);
         ELSIF shown.worker_id IS NOT NULL THEN
@@ -1515,8 +1553,9 @@ DECLARE
     registry snowflake_registry.settings;
     moment timestamptz;
     held snowflake_registry.lease;
-    lowest bigint;
-    highest bigint;
+    -- The worker IDs that are reserved for the role of the caller, if there are any.
+    reserved int[];
+    named int[];
     free record;
     before record;
 BEGIN
@@ -1546,8 +1585,24 @@ BEGIN
 
     registry := snowflake_registry.open_registry(true, request -> 'tokens', true);
     moment := clock_timestamp();
-    lowest := registry.first_worker;
-    highest := least(registry.last_worker, needs.worker_limit - 1);
+
+    -- The caller may be refused, so this is recorded first. A role cannot add more than about 1000 rows, and other servers
+    -- still get the worker ID if no other one is free.
+    INSERT INTO snowflake_registry.lease AS lease (
+        datacenter_id, worker_id, granted_from, granted_until, role, acquired_at, renewed_at, grant_count, said_by_hand_at
+    )
+    SELECT needs.datacenter, hand.worker_id, registry.nothing_before, registry.nothing_before, session_user, moment, moment, 0,
+           moment
+    FROM unnest(said.by_hand) AS hand (worker_id)
+    WHERE registry.is_started AND needs.datacenter <= registry.last_datacenter
+      AND hand.worker_id BETWEEN registry.first_worker AND registry.last_worker
+      AND (EXISTS (SELECT FROM snowflake_registry.lease AS known
+                   WHERE known.datacenter_id = needs.datacenter AND known.worker_id = hand.worker_id)
+           OR (SELECT count(*) FROM snowflake_registry.lease AS known
+               WHERE known.role = session_user AND known.grant_count = 0) < 1000)
+    ON CONFLICT (datacenter_id, worker_id) DO UPDATE
+    SET said_by_hand_at = excluded.said_by_hand_at
+    WHERE lease.said_by_hand_at IS NULL OR lease.said_by_hand_at < moment - interval '1 hour';
 
     -- The answer to an earlier call may have been lost. Therefore, a repeated request gets the same answer. The row is
     -- written again so that the server waits for this commit.
@@ -1571,6 +1626,7 @@ BEGIN
         ELSIF held.granted_until > moment AND held.granted_until <= moment + interval '24 hours 1 minute'
               AND held.datacenter_id = needs.datacenter
               AND held.worker_id = coalesce(needs.pin, held.worker_id)
+              AND NOT (held.is_reserved AND held.reserved_for IS DISTINCT FROM session_user)
               AND held.worker_id < needs.worker_limit
               AND held.worker_id <> ALL (needs.unwanted) THEN
             answer.outcome := 'granted';
@@ -1593,8 +1649,7 @@ BEGIN
 
     IF registry.registry_id IS NULL OR NOT registry.is_started THEN
         answer.outcome := 'not started';
-        answer.detail := 'its administrator must call snowflake_registry.start_fleet(), or snowflake_registry.quarantine() if '
-                         'servers may hold worker IDs from another registry';
+        answer.detail := 'its administrator must call snowflake_registry.start_fleet()';
         RETURN answer;
     ELSIF needs.datacenter > registry.last_datacenter THEN
         answer.outcome := 'taken';
@@ -1616,15 +1671,24 @@ BEGIN
         RETURN answer;
     END IF;
 
+    reserved := ARRAY(SELECT lease.worker_id FROM snowflake_registry.lease AS lease
+                      WHERE lease.datacenter_id = needs.datacenter AND lease.reserved_for = session_user
+                        AND lease.worker_id = coalesce(needs.pin, lease.worker_id));
+    named := ARRAY(SELECT element FROM unnest(reserved) AS element WHERE element = ANY (said.by_hand));
+    IF cardinality(named) > 0 THEN
+        reserved := named;
+    END IF;
+
     -- Find a free identity, or otherwise the identity that becomes free first. Identities that the node held before are
-    -- preferred.
+    -- preferred. Identities that are said to be used by hand come last.
     WITH known AS (
         SELECT lease.worker_id,
                -- The end of a new range must not be before granted_until.
                greatest(CASE WHEN lease.used_until IS NULL THEN lease.granted_until
                              ELSE greatest(lease.used_until, lease.granted_until - registry.lease) END,
                         registry.nothing_before) AS free_from,
-               lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved
+               lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved,
+               lease.said_by_hand_at IS NOT NULL AS is_by_hand
         FROM snowflake_registry.lease AS lease
         WHERE lease.datacenter_id = needs.datacenter
     ),
@@ -1636,24 +1700,29 @@ BEGIN
     never_given AS (
         SELECT min(candidate.worker_id)::int AS worker_id,
                registry.nothing_before AS free_from,
-               false AS was_its_own, NULL::timestamptz AS renewed_at, false AS is_reserved
+               false AS was_its_own, NULL::timestamptz AS renewed_at, false AS is_reserved, false AS is_by_hand
         FROM (
-            SELECT lowest AS worker_id
+            SELECT registry.first_worker::bigint AS worker_id
             UNION ALL SELECT needs.pin::bigint
             UNION ALL SELECT known.worker_id::bigint + 1 FROM known
             UNION ALL SELECT element::bigint + 1 FROM unnest(needs.unwanted) AS element
         ) AS candidate
-        WHERE candidate.worker_id BETWEEN lowest AND highest
+        WHERE candidate.worker_id BETWEEN registry.first_worker AND registry.last_worker
+          AND candidate.worker_id < needs.worker_limit
           AND candidate.worker_id = coalesce(needs.pin, candidate.worker_id)
           AND candidate.worker_id NOT IN (SELECT element FROM unnest(needs.unwanted) AS element)
           AND candidate.worker_id NOT IN (SELECT known.worker_id FROM known)
     )
     SELECT * INTO free
     FROM (SELECT * FROM known UNION ALL SELECT * FROM never_given) AS candidate
-    WHERE candidate.worker_id BETWEEN lowest AND highest
+    WHERE CASE WHEN cardinality(reserved) > 0 THEN candidate.worker_id = ANY (reserved)
+               ELSE candidate.worker_id BETWEEN registry.first_worker AND registry.last_worker
+                    AND NOT candidate.is_reserved END
+      AND candidate.worker_id < needs.worker_limit
       AND candidate.worker_id = coalesce(needs.pin, candidate.worker_id)
-      AND candidate.worker_id NOT IN (SELECT element FROM unnest(needs.unwanted) AS element) AND NOT candidate.is_reserved
+      AND candidate.worker_id NOT IN (SELECT element FROM unnest(needs.unwanted) AS element)
     ORDER BY CASE WHEN candidate.free_from > moment THEN candidate.free_from ELSE '-infinity' END,
+             candidate.is_by_hand,
              coalesce(candidate.was_its_own, false) DESC,
              CASE WHEN candidate.was_its_own THEN candidate.renewed_at END DESC NULLS LAST,
              candidate.worker_id
@@ -1661,11 +1730,14 @@ BEGIN
     IF NOT FOUND THEN
         answer.outcome := 'taken';
         answer.detail := format(
-            '%s: the registry grants worker IDs %s to %s, worker IDs below %s fit the layout of the server, and the '
-            'server has excluded %s',
+            '%s: the registry grants worker IDs %s, worker IDs below %s fit the layout of the server, and the server has '
+            'excluded %s',
             CASE WHEN needs.pin IS NULL THEN 'there is no worker ID for this server'
                  ELSE format('this server cannot have worker ID %s', needs.pin) END,
-            lowest, registry.last_worker, needs.worker_limit, cardinality(needs.unwanted));
+            CASE WHEN cardinality(reserved) > 0
+                 THEN format('%s to role %s', array_to_string(reserved, ', '), snowflake_registry.name_in_words(session_user))
+                 ELSE format('%s to %s', registry.first_worker, registry.last_worker) END,
+            needs.worker_limit, cardinality(needs.unwanted));
         RETURN answer;
     ELSIF free.free_from > moment THEN
         answer.outcome := 'taken';
@@ -1675,8 +1747,8 @@ BEGIN
                 format('the registry grants no range that starts before %s, and its clock shows %s',
                        snowflake_registry.in_words(registry.nothing_before),
                        snowflake_registry.in_words(moment))
-            WHEN needs.pin IS NOT NULL THEN
-                format('worker ID %s is taken until %s', needs.pin,
+            WHEN needs.pin IS NOT NULL OR cardinality(reserved) > 0 THEN
+                format('worker ID %s is taken until %s', free.worker_id,
                        snowflake_registry.in_words(free.free_from))
             ELSE format('all worker IDs are taken, and worker ID %s will be free first, at %s', free.worker_id,
                         snowflake_registry.in_words(free.free_from))
@@ -1689,18 +1761,18 @@ BEGIN
     WHERE lease.datacenter_id = needs.datacenter AND lease.worker_id = free.worker_id;
     INSERT INTO snowflake_registry.lease AS lease (
         datacenter_id, worker_id, granted_from, granted_until, lease_id, nonce, node_name, host, port, layout,
-        version, protocol, clock_offset, acquired_at, renewed_at, is_renewed, grant_count
+        version, protocol, clock_offset, role, acquired_at, renewed_at, is_renewed, grant_count
     )
     VALUES (
         needs.datacenter, free.worker_id, free.free_from, moment + registry.lease, call.lease_id,
         call.nonce, said.node_name, said.host, said.port, said.layout, said.version, begun.protocol,
-        said.clock_offset, moment, moment, false, 1
+        said.clock_offset, session_user, moment, moment, false, 1
     )
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE
     SET granted_from = excluded.granted_from, granted_until = excluded.granted_until,
         lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
         host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
-        protocol = excluded.protocol, clock_offset = excluded.clock_offset, acquired_at = excluded.acquired_at,
+        protocol = excluded.protocol, clock_offset = excluded.clock_offset, role = excluded.role, acquired_at = excluded.acquired_at,
         renewed_at = excluded.renewed_at, is_renewed = false, grant_count = lease.grant_count + 1, used_until = NULL;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
@@ -1715,6 +1787,11 @@ BEGIN
     answer.worker_id := free.worker_id;
     answer.granted_from := snowflake_registry.microseconds(free.free_from);
     answer.granted_until := snowflake_registry.microseconds(moment + registry.lease);
+    IF cardinality(said.by_hand) > 0 AND free.worker_id <> ALL (said.by_hand) THEN
+        answer.detail := format(
+            'worker ID %s was granted, and the configuration of the server sets worker ID %s, which is not reserved for role %s',
+            free.worker_id, array_to_string(said.by_hand, ', '), snowflake_registry.name_in_words(session_user));
+    END IF;
     RETURN answer;
 END
 $$;
@@ -1808,6 +1885,11 @@ BEGIN
         answer.detail := format('worker ID %s was renewed under the same lease by another server, last at %s',
                                 held.worker_id, snowflake_registry.in_words(held.renewed_at));
         RETURN answer;
+    ELSIF held.is_reserved AND held.reserved_for IS DISTINCT FROM session_user THEN
+        answer.outcome := 'unknown';
+        answer.detail := format('worker ID %s is reserved for %s', held.worker_id,
+                                snowflake_registry.reserved_in_words(held.reserved_for));
+        RETURN answer;
     ELSIF held.granted_until > moment + interval '24 hours 1 minute' THEN
         -- The clock was wrong when this range was granted. Servers reject such a range, and can get other worker IDs.
         answer.outcome := 'unknown';
@@ -1850,6 +1932,7 @@ BEGIN
         version = coalesce(said.version, lease.version),
         protocol = begun.protocol,
         clock_offset = said.clock_offset,
+        role = session_user,
         renewed_at = moment,
         is_renewed = true
     WHERE lease.lease_id = call.lease_id
@@ -2745,13 +2828,44 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.end_with_forgotten(timestamptz, snowflake_registry.settings) IS
     'given end, or, in a quarantine, the latest end of ranges that may have been granted in lost commits';
 
-CREATE FUNCTION snowflake_registry.start_fleet(not_before timestamptz DEFAULT NULL) RETURNS void
+CREATE FUNCTION snowflake_registry.check_pool(first_worker int, last_worker int) RETURNS void
+IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF num_nulls(first_worker, last_worker) = 2 THEN
+        RAISE EXCEPTION 'the pool of worker IDs has not been specified'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'The registry grants all worker IDs of its pool. Worker IDs that are set by hand must be outside the '
+                           'pool: in snowflake_id.worker_id, also on standbys, in table snowflake_workers, in programs and '
+                           'scripts, and at other sites.',
+                  HINT = 'If none of these is 512 or higher: '
+                         'SELECT snowflake_registry.configure(first_worker => 512, last_worker => 1023); '
+                         'Then repeat the call.';
+    ELSIF NOT coalesce(first_worker >= 0 AND last_worker >= first_worker, false) THEN
+        RAISE EXCEPTION 'invalid range of worker IDs: % to %', coalesce(first_worker::text, 'NULL'),
+            coalesce(last_worker::text, 'NULL')
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Set both parameters: '
+                         'SELECT snowflake_registry.configure(first_worker => 512, last_worker => 1023);';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.check_pool(int, int) IS 'raises an error if these are not the bounds of a pool';
+
+-- Without first_start, the fleet starts with a quarantine: this registry may have been set back to a state before its first
+-- start, in which it knows neither its grants nor the key of its tokens.
+CREATE FUNCTION snowflake_registry.start_fleet(
+    first_worker int DEFAULT NULL, last_worker int DEFAULT NULL, not_before timestamptz DEFAULT NULL,
+    first_start boolean DEFAULT false
+)
+RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     furthest CONSTANT timestamptz := clock_timestamp() + interval '24 hours';
+    moment timestamptz;
     registry snowflake_registry.settings;
     given bigint;
+    starts timestamptz;
 BEGIN
     IF start_fleet.not_before > furthest THEN
         -- No lease is longer, and the floor can never be lowered.
@@ -2761,6 +2875,7 @@ BEGIN
                   HINT = 'Freeze the other registry until an earlier time: SELECT snowflake_registry.freeze(until);';
     END IF;
     registry := snowflake_registry.begin_request();
+    moment := clock_timestamp();
     -- Identities that were reserved but never granted do not count.
     SELECT count(*) INTO given FROM snowflake_registry.lease WHERE grant_count > 0;
     IF given > 0 THEN
@@ -2771,17 +2886,37 @@ BEGIN
                       THEN 'If the registry is in quarantine and no commits were lost: SELECT snowflake_registry.end_quarantine();'
                       ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
     END IF;
+    registry.first_worker := coalesce(start_fleet.first_worker, registry.first_worker);
+    registry.last_worker := coalesce(start_fleet.last_worker, registry.last_worker);
+    PERFORM snowflake_registry.check_pool(registry.first_worker, registry.last_worker);
     UPDATE snowflake_registry.settings
     -- A quarantine continues. The floor never decreases.
-    SET nothing_before = greatest(nothing_before, clock_timestamp(), start_fleet.not_before),
+    SET first_worker = registry.first_worker, last_worker = registry.last_worker,
+        nothing_before = greatest(nothing_before, moment, start_fleet.not_before),
         is_started = true;
-    PERFORM snowflake_registry.sign_settings();
+    IF NOT coalesce(start_fleet.first_start, false) THEN
+        -- Unlike enter_quarantine(), this closes no segments, because nothing shows that commits were lost.
+        UPDATE snowflake_registry.settings
+        SET waits = greatest(waits, longest_lease + interval '2 minutes'),
+            counted_at = moment,
+            is_proved = true,
+            is_witnessed = false,
+            quarantine_reason = 'the fleet was started, and servers may have worker IDs from before';
+    END IF;
+    PERFORM snowflake_registry.note_request();
     PERFORM snowflake_registry.guard_fleet();
+    SELECT greatest(nothing_before, CASE WHEN waits > '0' THEN counted_at + waits END) INTO starts
+    FROM snowflake_registry.settings;
+    RAISE LOG 'snowflake_id_registry: fleet was started by %, with worker IDs % to %', session_user,
+        registry.first_worker, registry.last_worker
+        USING DETAIL = format('No server gets a worker ID before %s.', snowflake_registry.in_words(starts));
+    RETURN starts;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.start_fleet(timestamptz) IS
-    'starts granting worker IDs, for times from not_before on; the caller asserts that no server has a worker ID from '
-    'another registry for such times';
+COMMENT ON FUNCTION snowflake_registry.start_fleet(int, int, timestamptz, boolean) IS
+    'starts granting the worker IDs of a pool, after a quarantine, and returns the time from which it grants them; with '
+    'first_start there is no quarantine, and the caller asserts that no server has a worker ID from this or another registry '
+    'for times from not_before on';
 
 CREATE FUNCTION snowflake_registry.quarantine_detail(settings snowflake_registry.settings) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql
@@ -2862,15 +2997,28 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.note_request() IS
-    'assigns a name to a call of freeze(), unfreeze() or reserve(), so that servers can prove that the call was lost';
+    'assigns a name to a call of an administrator on which others rely, so that servers can prove that the call was lost';
 
--- A server that holds the identity can use it until its lease ends. After that, the server needs its own settings to
--- use the identity.
-CREATE FUNCTION snowflake_registry.reserve(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
+CREATE FUNCTION snowflake_registry.reserved_in_words(role text) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN CASE WHEN role IS NULL THEN 'use by hand' ELSE 'role ' || snowflake_registry.name_in_words(role) END;
+COMMENT ON FUNCTION snowflake_registry.reserved_in_words(text) IS 'formats what a worker ID is reserved for, for messages';
+
+-- A worker ID that is used by hand has no floor, so no server may have had it from the registry before. The server may use it
+-- when the tokens of live servers name this call: if the registry is set back after that, it learns that the call was lost.
+CREATE FUNCTION snowflake_registry.reserve(
+    worker_id int, datacenter_id int DEFAULT 0, used_by regrole DEFAULT NULL, note text DEFAULT NULL
+)
+RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    moment CONSTANT timestamptz := clock_timestamp();
+    -- The text of a regrole is quoted.
+    for_role CONSTANT text := (SELECT known.rolname FROM pg_roles AS known WHERE known.oid = reserve.used_by);
+    moment timestamptz;
+    registry snowflake_registry.settings;
+    held snowflake_registry.lease;
+    is_live boolean;
 BEGIN
     IF coalesce(reserve.worker_id < 0 OR reserve.datacenter_id < 0, true) THEN
         RAISE EXCEPTION 'worker ID and datacenter ID must not be negative or null'
@@ -2878,20 +3026,94 @@ BEGIN
                   DETAIL = format('The worker ID is %s, and the datacenter ID is %s.', coalesce(reserve.worker_id::text, 'NULL'),
                                   coalesce(reserve.datacenter_id::text, 'NULL')),
                   HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
+    ELSIF reserve.used_by IS NOT NULL AND for_role IS NULL THEN
+        RAISE EXCEPTION 'role with OID % does not exist', reserve.used_by::oid USING ERRCODE = 'undefined_object';
     END IF;
-    PERFORM snowflake_registry.begin_request();
-    INSERT INTO snowflake_registry.lease (
-        datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, grant_count, is_reserved
-    )
-    VALUES (reserve.datacenter_id, reserve.worker_id, moment, moment, moment, moment, 0, true)
-    ON CONFLICT (datacenter_id, worker_id) DO UPDATE SET is_reserved = true;
-    PERFORM snowflake_registry.note_request();
-    RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) was reserved by %',
-        reserve.worker_id, reserve.datacenter_id, session_user;
+    registry := snowflake_registry.begin_request();
+    moment := clock_timestamp();
+    SELECT * INTO held
+    FROM snowflake_registry.lease AS lease
+    WHERE lease.datacenter_id = reserve.datacenter_id AND lease.worker_id = reserve.worker_id;
+    is_live := coalesce(held.lease_id IS NOT NULL AND held.used_until IS NULL AND held.granted_until > moment, false);
+    IF held.is_reserved AND held.reserved_for IS DISTINCT FROM for_role THEN
+        RAISE EXCEPTION 'worker ID % (datacenter %) is reserved for %', reserve.worker_id, reserve.datacenter_id,
+            snowflake_registry.reserved_in_words(held.reserved_for)
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = CASE
+                      WHEN held.reserved_for IS NULL THEN 'Use another worker ID. A worker ID that is used by hand is never leased.'
+                      ELSE format('Use another worker ID. If the role no longer needs this one: '
+                                  'SELECT snowflake_registry.give_up_reservation(%s, %s);',
+                                  reserve.worker_id, reserve.datacenter_id) END;
+    ELSIF is_live AND (for_role IS NULL OR held.role IS DISTINCT FROM for_role) THEN
+        RAISE EXCEPTION 'worker ID % (datacenter %) is leased by %', reserve.worker_id, reserve.datacenter_id,
+            snowflake_registry.server_in_words(held.node_name, held.host, held.port)
+            USING ERRCODE = 'object_in_use',
+                  DETAIL = format('The lease ends at %s, unless the server renews it.',
+                                  snowflake_registry.in_words(held.granted_until)),
+                  HINT = CASE
+                      WHEN for_role IS NULL THEN 'Use another worker ID by hand, best one below first_worker.'
+                      ELSE format('Use another worker ID, or revoke the lease first: '
+                                  'SELECT snowflake_registry.revoke_lease(%s, %s);',
+                                  reserve.worker_id, reserve.datacenter_id) END;
+    ELSIF for_role IS NULL AND held.grant_count > 0 THEN
+        RAISE EXCEPTION 'worker ID % (datacenter %) was leased before', reserve.worker_id, reserve.datacenter_id
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'A worker ID that was leased once is never used by hand.',
+                  HINT = 'Use another worker ID by hand, best one below first_worker.';
+    ELSIF for_role IS NULL AND registry.waits > '0' AND NOT coalesce(held.is_reserved, false) THEN
+        RAISE EXCEPTION 'cannot reserve a worker ID for use by hand during a quarantine'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = snowflake_registry.quarantine_detail(registry),
+                  HINT = 'If no commits were lost: SELECT snowflake_registry.end_quarantine();';
+    END IF;
+    IF NOT coalesce(held.is_reserved, false) THEN
+        INSERT INTO snowflake_registry.lease AS lease (
+            datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, grant_count, is_reserved,
+            reserved_for, note
+        )
+        VALUES (
+            reserve.datacenter_id, reserve.worker_id, moment, moment, moment, moment, 0, true, for_role, reserve.note
+        )
+        ON CONFLICT (datacenter_id, worker_id) DO UPDATE
+        SET is_reserved = true, reserved_for = excluded.reserved_for, note = excluded.note,
+            acquired_at = CASE WHEN lease.grant_count = 0 THEN excluded.acquired_at ELSE lease.acquired_at END
+        RETURNING lease.* INTO held;
+        PERFORM snowflake_registry.note_request();
+        RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) was reserved for % by %', reserve.worker_id,
+            reserve.datacenter_id, snowflake_registry.reserved_in_words(for_role), session_user;
+    END IF;
+    RETURN CASE
+        WHEN for_role IS NULL THEN held.acquired_at + 2 * registry.longest_renewal
+        ELSE snowflake_registry.end_with_forgotten(
+            greatest(held.granted_until, held.acquired_at, registry.nothing_before), registry) END;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.reserve(int, int) IS
-    'reserves a worker ID permanently, for a server that uses the worker ID without the registry';
+COMMENT ON FUNCTION snowflake_registry.reserve(int, int, regrole, text) IS
+    'reserves a worker ID permanently: for use without the registry, or, if used_by is specified, for leases of this login '
+    'role; returns the time from which the worker ID can be used';
+
+CREATE FUNCTION snowflake_registry.give_up_reservation(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM snowflake_registry.begin_request();
+    -- If this call is lost, the worker ID is still reserved, which repeats no ID.
+    UPDATE snowflake_registry.lease AS lease SET is_reserved = false, reserved_for = NULL, note = NULL
+    WHERE lease.worker_id = give_up_reservation.worker_id AND lease.datacenter_id = give_up_reservation.datacenter_id
+      AND lease.reserved_for IS NOT NULL;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'worker ID % of datacenter % is not reserved for a role', give_up_reservation.worker_id,
+            give_up_reservation.datacenter_id
+            USING ERRCODE = 'no_data_found',
+                  DETAIL = 'A reservation for use by hand is permanent.',
+                  HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
+    END IF;
+    RAISE LOG 'snowflake_id_registry: reservation of worker ID % (datacenter %) was given up by %',
+        give_up_reservation.worker_id, give_up_reservation.datacenter_id, session_user;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.give_up_reservation(int, int) IS
+    'ends the reservation of a worker ID for a role; if the worker ID is in the pool, any server can lease it again';
 
 -- Administrators call this function before servers leave the registry. Otherwise another registry could grant the same
 -- worker IDs and numbers.
@@ -2952,14 +3174,21 @@ COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
 
 CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
 BEGIN
-    PERFORM snowflake_registry.begin_request();
-    -- If the history of the fleet is not known, calling quarantine() is also a safe way to start the fleet.
+    -- If the history of the fleet is not known, calling quarantine() is also a safe way to start the fleet. A registry that
+    -- only has segments has no fleet.
+    IF NOT EXISTS (SELECT FROM snowflake_registry.segment) THEN
+        PERFORM snowflake_registry.check_pool(registry.first_worker, registry.last_worker);
+    END IF;
     UPDATE snowflake_registry.settings
     SET is_started = true, nothing_before = greatest(nothing_before, clock_timestamp())
-    WHERE NOT is_started;
+    WHERE NOT is_started AND first_worker IS NOT NULL;
     PERFORM snowflake_registry.enter_quarantine('its administrator called quarantine()');
-    PERFORM snowflake_registry.guard_fleet();
+    IF registry.first_worker IS NOT NULL THEN
+        PERFORM snowflake_registry.guard_fleet();
+    END IF;
     RETURN (SELECT counted_at + waits FROM snowflake_registry.settings);
 END
 $$;
@@ -2975,9 +3204,7 @@ BEGIN
     IF NOT registry.is_started AND registry.waits <= '0' THEN
         RAISE EXCEPTION 'the registry has not been started'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'If no server has had a worker ID from a registry before: '
-                         'SELECT snowflake_registry.start_fleet(); If you are not sure: '
-                         'SELECT snowflake_registry.quarantine();';
+                  HINT = 'To start it: SELECT snowflake_registry.start_fleet(first_worker, last_worker);';
     END IF;
     UPDATE snowflake_registry.settings
     SET waits = '0', is_proved = false, is_witnessed = false, quarantine_reason = NULL;
@@ -2994,7 +3221,7 @@ COMMENT ON FUNCTION snowflake_registry.end_quarantine() IS
 CREATE FUNCTION snowflake_registry.configure(
     lease interval DEFAULT NULL, renew_every interval DEFAULT NULL, first_worker int DEFAULT NULL,
     last_worker int DEFAULT NULL, synchronous boolean DEFAULT NULL, last_datacenter int DEFAULT NULL,
-    witnesses boolean DEFAULT NULL
+    witnesses boolean DEFAULT NULL, none_by_hand boolean DEFAULT false
 )
 RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -3010,6 +3237,7 @@ DECLARE
                  registry.renew_every);
     new_first CONSTANT int := coalesce(configure.first_worker, registry.first_worker);
     new_last CONSTANT int := coalesce(configure.last_worker, registry.last_worker);
+    changed snowflake_registry.settings;
 BEGIN
     IF new_lease NOT BETWEEN '1 second' AND '24 hours' THEN
         RAISE EXCEPTION 'invalid lease: %', configure.lease
@@ -3023,11 +3251,20 @@ BEGIN
                   DETAIL = 'The minimum is 100 milliseconds, and the maximum is half of the lease.',
                   HINT = 'Set both parameters: SELECT snowflake_registry.configure(lease => ''10 minutes'', '
                          'renew_every => ''1 minute'');';
-    ELSIF new_first < 0 OR new_last < new_first THEN
-        RAISE EXCEPTION 'invalid range of worker IDs: % to %', new_first, new_last
-            USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Set both parameters: '
-                         'SELECT snowflake_registry.configure(first_worker => 0, last_worker => 1023);';
+    END IF;
+    IF num_nonnulls(new_first, new_last) > 0 THEN
+        PERFORM snowflake_registry.check_pool(new_first, new_last);
+    END IF;
+    IF registry.is_started AND NOT coalesce(configure.none_by_hand, false)
+       AND (new_first < registry.first_worker OR new_last > registry.last_worker) THEN
+        RAISE EXCEPTION 'worker IDs % to % were not in the pool so far',
+            CASE WHEN new_first < registry.first_worker THEN new_first ELSE registry.last_worker + 1 END,
+            CASE WHEN new_last > registry.last_worker THEN new_last ELSE registry.first_worker - 1 END
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = format('The pool is %s to %s. Worker IDs outside may be set by hand: in snowflake_id.worker_id, also on '
+                                  'standbys, in table snowflake_workers, in programs and scripts, and at other sites.',
+                                  registry.first_worker, registry.last_worker),
+                  HINT = 'If none of them is used by hand: SELECT snowflake_registry.configure(..., none_by_hand => true);';
     END IF;
     IF configure.last_datacenter < 0 THEN
         RAISE EXCEPTION 'invalid last_datacenter: %', configure.last_datacenter
@@ -3039,12 +3276,21 @@ BEGIN
         -- granted yet: the registry may be set back to this state after a later call of this function and its grants.
         longest_lease = greatest(longest_lease, new_lease),
         renew_every = new_renewal,
+        longest_renewal = greatest(longest_renewal, new_renewal),
         first_worker = new_first,
         last_worker = new_last,
         last_datacenter = coalesce(configure.last_datacenter, last_datacenter),
         synchronous = coalesce(configure.synchronous, synchronous),
-        witnesses = coalesce(configure.witnesses, witnesses);
-    PERFORM snowflake_registry.sign_settings();
+        witnesses = coalesce(configure.witnesses, witnesses)
+    RETURNING * INTO changed;
+    IF (changed.lease, changed.renew_every, changed.first_worker, changed.last_worker, changed.last_datacenter,
+        changed.synchronous, changed.witnesses)
+       IS DISTINCT FROM (registry.lease, registry.renew_every, registry.first_worker, registry.last_worker,
+                         registry.last_datacenter, registry.synchronous, registry.witnesses) THEN
+        PERFORM snowflake_registry.note_request();
+    ELSE
+        PERFORM snowflake_registry.sign_settings();
+    END IF;
     IF new_lease <= '2 minutes' AND configure.lease IS NOT NULL THEN
         PERFORM set_config('client_min_messages', messages, true);
         RAISE NOTICE 'a lease of % is too short to survive a quarantine', new_lease
@@ -3055,7 +3301,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, boolean, int, boolean) IS
+COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, boolean, int, boolean, boolean) IS
     'changes the specified settings of the registry; servers receive them with their next renewal';
 
 -- A version that no longer knows a protocol calls this function in its update script, before it changes anything else.
@@ -3529,9 +3775,10 @@ COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'number of leases tha
 COMMENT ON COLUMN snowflake_registry.status.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
 COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'highest value that lease has ever had; at least 10 minutes';
 COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'interval at which servers renew their leases';
-COMMENT ON COLUMN snowflake_registry.status.first_worker IS 'lowest worker ID that the registry grants';
+COMMENT ON COLUMN snowflake_registry.status.first_worker IS
+    'lowest worker ID of the pool, from which the registry grants worker IDs; NULL if the pool was never specified';
 COMMENT ON COLUMN snowflake_registry.status.last_worker IS
-    'highest worker ID that the registry grants; the layout of a server may set a lower limit';
+    'highest worker ID of the pool; the layout of a server may set a lower limit';
 COMMENT ON COLUMN snowflake_registry.status.serial IS 'number of grants and quarantines';
 COMMENT ON COLUMN snowflake_registry.status.last_datacenter IS
     'highest datacenter ID for which the registry grants worker IDs';
@@ -3562,8 +3809,8 @@ CREATE VIEW snowflake_registry.fleet AS
            lease.node_name, lease.host, lease.port, lease.layout, lease.version, lease.protocol,
            lease.acquired_at, lease.renewed_at, lease.granted_from, lease.granted_until,
            greatest(coalesce(lease.used_until, lease.granted_until) - statement_timestamp(), interval '0') AS time_left,
-           lease.clock_offset, lease.grant_count,
-           CASE WHEN NOT lease.is_reserved AND status.frozen_until IS NULL
+           lease.clock_offset, lease.grant_count, lease.role, lease.reserved_for, lease.note, lease.said_by_hand_at,
+           CASE WHEN (NOT lease.is_reserved OR lease.reserved_for IS NOT NULL) AND status.frozen_until IS NULL
                 THEN greatest(CASE WHEN lease.used_until IS NULL THEN lease.granted_until
                                    ELSE greatest(lease.used_until, lease.granted_until - status.lease) END,
                               status.quarantine_until) END AS free_from,
@@ -3597,6 +3844,13 @@ COMMENT ON COLUMN snowflake_registry.fleet.time_left IS
 COMMENT ON COLUMN snowflake_registry.fleet.clock_offset IS
     'how far the server''s clock is ahead of the registry''s clock';
 COMMENT ON COLUMN snowflake_registry.fleet.grant_count IS 'number of times that the identity was granted';
+COMMENT ON COLUMN snowflake_registry.fleet.role IS
+    'login role of the server, or, if the identity was never granted, of the server that reported it as used by hand';
+COMMENT ON COLUMN snowflake_registry.fleet.reserved_for IS
+    'login role to which alone a reserved identity is granted; NULL if the identity is reserved for use by hand';
+COMMENT ON COLUMN snowflake_registry.fleet.note IS 'text that the administrator passed to reserve()';
+COMMENT ON COLUMN snowflake_registry.fleet.said_by_hand_at IS
+    'time at which a server last reported that its configuration sets this worker ID by hand; such a worker ID is granted last';
 COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
     'earliest time at which another server can get the identity if the lease is not renewed; NULL if the identity is '
     'reserved or the registry is frozen';

@@ -35,13 +35,44 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.end_with_forgotten(timestamptz, snowflake_registry.settings) IS
     'given end, or, in a quarantine, the latest end of ranges that may have been granted in lost commits';
 
-CREATE FUNCTION snowflake_registry.start_fleet(not_before timestamptz DEFAULT NULL) RETURNS void
+CREATE FUNCTION snowflake_registry.check_pool(first_worker int, last_worker int) RETURNS void
+IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF num_nulls(first_worker, last_worker) = 2 THEN
+        RAISE EXCEPTION 'the pool of worker IDs has not been specified'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'The registry grants all worker IDs of its pool. Worker IDs that are set by hand must be outside the '
+                           'pool: in snowflake_id.worker_id, also on standbys, in table snowflake_workers, in programs and '
+                           'scripts, and at other sites.',
+                  HINT = 'If none of these is 512 or higher: '
+                         'SELECT snowflake_registry.configure(first_worker => 512, last_worker => 1023); '
+                         'Then repeat the call.';
+    ELSIF NOT coalesce(first_worker >= 0 AND last_worker >= first_worker, false) THEN
+        RAISE EXCEPTION 'invalid range of worker IDs: % to %', coalesce(first_worker::text, 'NULL'),
+            coalesce(last_worker::text, 'NULL')
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Set both parameters: '
+                         'SELECT snowflake_registry.configure(first_worker => 512, last_worker => 1023);';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.check_pool(int, int) IS 'raises an error if these are not the bounds of a pool';
+
+-- Without first_start, the fleet starts with a quarantine: this registry may have been set back to a state before its first
+-- start, in which it knows neither its grants nor the key of its tokens.
+CREATE FUNCTION snowflake_registry.start_fleet(
+    first_worker int DEFAULT NULL, last_worker int DEFAULT NULL, not_before timestamptz DEFAULT NULL,
+    first_start boolean DEFAULT false
+)
+RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     furthest CONSTANT timestamptz := clock_timestamp() + interval '24 hours';
+    moment timestamptz;
     registry snowflake_registry.settings;
     given bigint;
+    starts timestamptz;
 BEGIN
     IF start_fleet.not_before > furthest THEN
         -- No lease is longer, and the floor can never be lowered.
@@ -51,6 +82,7 @@ BEGIN
                   HINT = 'Freeze the other registry until an earlier time: SELECT snowflake_registry.freeze(until);';
     END IF;
     registry := snowflake_registry.begin_request();
+    moment := clock_timestamp();
     -- Identities that were reserved but never granted do not count.
     SELECT count(*) INTO given FROM snowflake_registry.lease WHERE grant_count > 0;
     IF given > 0 THEN
@@ -61,17 +93,37 @@ BEGIN
                       THEN 'If the registry is in quarantine and no commits were lost: SELECT snowflake_registry.end_quarantine();'
                       ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
     END IF;
+    registry.first_worker := coalesce(start_fleet.first_worker, registry.first_worker);
+    registry.last_worker := coalesce(start_fleet.last_worker, registry.last_worker);
+    PERFORM snowflake_registry.check_pool(registry.first_worker, registry.last_worker);
     UPDATE snowflake_registry.settings
     -- A quarantine continues. The floor never decreases.
-    SET nothing_before = greatest(nothing_before, clock_timestamp(), start_fleet.not_before),
+    SET first_worker = registry.first_worker, last_worker = registry.last_worker,
+        nothing_before = greatest(nothing_before, moment, start_fleet.not_before),
         is_started = true;
-    PERFORM snowflake_registry.sign_settings();
+    IF NOT coalesce(start_fleet.first_start, false) THEN
+        -- Unlike enter_quarantine(), this closes no segments, because nothing shows that commits were lost.
+        UPDATE snowflake_registry.settings
+        SET waits = greatest(waits, longest_lease + interval '2 minutes'),
+            counted_at = moment,
+            is_proved = true,
+            is_witnessed = false,
+            quarantine_reason = 'the fleet was started, and servers may have worker IDs from before';
+    END IF;
+    PERFORM snowflake_registry.note_request();
     PERFORM snowflake_registry.guard_fleet();
+    SELECT greatest(nothing_before, CASE WHEN waits > '0' THEN counted_at + waits END) INTO starts
+    FROM snowflake_registry.settings;
+    RAISE LOG 'snowflake_id_registry: fleet was started by %, with worker IDs % to %', session_user,
+        registry.first_worker, registry.last_worker
+        USING DETAIL = format('No server gets a worker ID before %s.', snowflake_registry.in_words(starts));
+    RETURN starts;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.start_fleet(timestamptz) IS
-    'starts granting worker IDs, for times from not_before on; the caller asserts that no server has a worker ID from '
-    'another registry for such times';
+COMMENT ON FUNCTION snowflake_registry.start_fleet(int, int, timestamptz, boolean) IS
+    'starts granting the worker IDs of a pool, after a quarantine, and returns the time from which it grants them; with '
+    'first_start there is no quarantine, and the caller asserts that no server has a worker ID from this or another registry '
+    'for times from not_before on';
 
 CREATE FUNCTION snowflake_registry.quarantine_detail(settings snowflake_registry.settings) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql
@@ -152,15 +204,28 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.note_request() IS
-    'assigns a name to a call of freeze(), unfreeze() or reserve(), so that servers can prove that the call was lost';
+    'assigns a name to a call of an administrator on which others rely, so that servers can prove that the call was lost';
 
--- A server that holds the identity can use it until its lease ends. After that, the server needs its own settings to
--- use the identity.
-CREATE FUNCTION snowflake_registry.reserve(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
+CREATE FUNCTION snowflake_registry.reserved_in_words(role text) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN CASE WHEN role IS NULL THEN 'use by hand' ELSE 'role ' || snowflake_registry.name_in_words(role) END;
+COMMENT ON FUNCTION snowflake_registry.reserved_in_words(text) IS 'formats what a worker ID is reserved for, for messages';
+
+-- A worker ID that is used by hand has no floor, so no server may have had it from the registry before. The server may use it
+-- when the tokens of live servers name this call: if the registry is set back after that, it learns that the call was lost.
+CREATE FUNCTION snowflake_registry.reserve(
+    worker_id int, datacenter_id int DEFAULT 0, used_by regrole DEFAULT NULL, note text DEFAULT NULL
+)
+RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    moment CONSTANT timestamptz := clock_timestamp();
+    -- The text of a regrole is quoted.
+    for_role CONSTANT text := (SELECT known.rolname FROM pg_roles AS known WHERE known.oid = reserve.used_by);
+    moment timestamptz;
+    registry snowflake_registry.settings;
+    held snowflake_registry.lease;
+    is_live boolean;
 BEGIN
     IF coalesce(reserve.worker_id < 0 OR reserve.datacenter_id < 0, true) THEN
         RAISE EXCEPTION 'worker ID and datacenter ID must not be negative or null'
@@ -168,20 +233,94 @@ BEGIN
                   DETAIL = format('The worker ID is %s, and the datacenter ID is %s.', coalesce(reserve.worker_id::text, 'NULL'),
                                   coalesce(reserve.datacenter_id::text, 'NULL')),
                   HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
+    ELSIF reserve.used_by IS NOT NULL AND for_role IS NULL THEN
+        RAISE EXCEPTION 'role with OID % does not exist', reserve.used_by::oid USING ERRCODE = 'undefined_object';
     END IF;
-    PERFORM snowflake_registry.begin_request();
-    INSERT INTO snowflake_registry.lease (
-        datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, grant_count, is_reserved
-    )
-    VALUES (reserve.datacenter_id, reserve.worker_id, moment, moment, moment, moment, 0, true)
-    ON CONFLICT (datacenter_id, worker_id) DO UPDATE SET is_reserved = true;
-    PERFORM snowflake_registry.note_request();
-    RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) was reserved by %',
-        reserve.worker_id, reserve.datacenter_id, session_user;
+    registry := snowflake_registry.begin_request();
+    moment := clock_timestamp();
+    SELECT * INTO held
+    FROM snowflake_registry.lease AS lease
+    WHERE lease.datacenter_id = reserve.datacenter_id AND lease.worker_id = reserve.worker_id;
+    is_live := coalesce(held.lease_id IS NOT NULL AND held.used_until IS NULL AND held.granted_until > moment, false);
+    IF held.is_reserved AND held.reserved_for IS DISTINCT FROM for_role THEN
+        RAISE EXCEPTION 'worker ID % (datacenter %) is reserved for %', reserve.worker_id, reserve.datacenter_id,
+            snowflake_registry.reserved_in_words(held.reserved_for)
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = CASE
+                      WHEN held.reserved_for IS NULL THEN 'Use another worker ID. A worker ID that is used by hand is never leased.'
+                      ELSE format('Use another worker ID. If the role no longer needs this one: '
+                                  'SELECT snowflake_registry.give_up_reservation(%s, %s);',
+                                  reserve.worker_id, reserve.datacenter_id) END;
+    ELSIF is_live AND (for_role IS NULL OR held.role IS DISTINCT FROM for_role) THEN
+        RAISE EXCEPTION 'worker ID % (datacenter %) is leased by %', reserve.worker_id, reserve.datacenter_id,
+            snowflake_registry.server_in_words(held.node_name, held.host, held.port)
+            USING ERRCODE = 'object_in_use',
+                  DETAIL = format('The lease ends at %s, unless the server renews it.',
+                                  snowflake_registry.in_words(held.granted_until)),
+                  HINT = CASE
+                      WHEN for_role IS NULL THEN 'Use another worker ID by hand, best one below first_worker.'
+                      ELSE format('Use another worker ID, or revoke the lease first: '
+                                  'SELECT snowflake_registry.revoke_lease(%s, %s);',
+                                  reserve.worker_id, reserve.datacenter_id) END;
+    ELSIF for_role IS NULL AND held.grant_count > 0 THEN
+        RAISE EXCEPTION 'worker ID % (datacenter %) was leased before', reserve.worker_id, reserve.datacenter_id
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'A worker ID that was leased once is never used by hand.',
+                  HINT = 'Use another worker ID by hand, best one below first_worker.';
+    ELSIF for_role IS NULL AND registry.waits > '0' AND NOT coalesce(held.is_reserved, false) THEN
+        RAISE EXCEPTION 'cannot reserve a worker ID for use by hand during a quarantine'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = snowflake_registry.quarantine_detail(registry),
+                  HINT = 'If no commits were lost: SELECT snowflake_registry.end_quarantine();';
+    END IF;
+    IF NOT coalesce(held.is_reserved, false) THEN
+        INSERT INTO snowflake_registry.lease AS lease (
+            datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, grant_count, is_reserved,
+            reserved_for, note
+        )
+        VALUES (
+            reserve.datacenter_id, reserve.worker_id, moment, moment, moment, moment, 0, true, for_role, reserve.note
+        )
+        ON CONFLICT (datacenter_id, worker_id) DO UPDATE
+        SET is_reserved = true, reserved_for = excluded.reserved_for, note = excluded.note,
+            acquired_at = CASE WHEN lease.grant_count = 0 THEN excluded.acquired_at ELSE lease.acquired_at END
+        RETURNING lease.* INTO held;
+        PERFORM snowflake_registry.note_request();
+        RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) was reserved for % by %', reserve.worker_id,
+            reserve.datacenter_id, snowflake_registry.reserved_in_words(for_role), session_user;
+    END IF;
+    RETURN CASE
+        WHEN for_role IS NULL THEN held.acquired_at + 2 * registry.longest_renewal
+        ELSE snowflake_registry.end_with_forgotten(
+            greatest(held.granted_until, held.acquired_at, registry.nothing_before), registry) END;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.reserve(int, int) IS
-    'reserves a worker ID permanently, for a server that uses the worker ID without the registry';
+COMMENT ON FUNCTION snowflake_registry.reserve(int, int, regrole, text) IS
+    'reserves a worker ID permanently: for use without the registry, or, if used_by is specified, for leases of this login '
+    'role; returns the time from which the worker ID can be used';
+
+CREATE FUNCTION snowflake_registry.give_up_reservation(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM snowflake_registry.begin_request();
+    -- If this call is lost, the worker ID is still reserved, which repeats no ID.
+    UPDATE snowflake_registry.lease AS lease SET is_reserved = false, reserved_for = NULL, note = NULL
+    WHERE lease.worker_id = give_up_reservation.worker_id AND lease.datacenter_id = give_up_reservation.datacenter_id
+      AND lease.reserved_for IS NOT NULL;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'worker ID % of datacenter % is not reserved for a role', give_up_reservation.worker_id,
+            give_up_reservation.datacenter_id
+            USING ERRCODE = 'no_data_found',
+                  DETAIL = 'A reservation for use by hand is permanent.',
+                  HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
+    END IF;
+    RAISE LOG 'snowflake_id_registry: reservation of worker ID % (datacenter %) was given up by %',
+        give_up_reservation.worker_id, give_up_reservation.datacenter_id, session_user;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.give_up_reservation(int, int) IS
+    'ends the reservation of a worker ID for a role; if the worker ID is in the pool, any server can lease it again';
 
 -- Administrators call this function before servers leave the registry. Otherwise another registry could grant the same
 -- worker IDs and numbers.
@@ -242,14 +381,21 @@ COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
 
 CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
 BEGIN
-    PERFORM snowflake_registry.begin_request();
-    -- If the history of the fleet is not known, calling quarantine() is also a safe way to start the fleet.
+    -- If the history of the fleet is not known, calling quarantine() is also a safe way to start the fleet. A registry that
+    -- only has segments has no fleet.
+    IF NOT EXISTS (SELECT FROM snowflake_registry.segment) THEN
+        PERFORM snowflake_registry.check_pool(registry.first_worker, registry.last_worker);
+    END IF;
     UPDATE snowflake_registry.settings
     SET is_started = true, nothing_before = greatest(nothing_before, clock_timestamp())
-    WHERE NOT is_started;
+    WHERE NOT is_started AND first_worker IS NOT NULL;
     PERFORM snowflake_registry.enter_quarantine('its administrator called quarantine()');
-    PERFORM snowflake_registry.guard_fleet();
+    IF registry.first_worker IS NOT NULL THEN
+        PERFORM snowflake_registry.guard_fleet();
+    END IF;
     RETURN (SELECT counted_at + waits FROM snowflake_registry.settings);
 END
 $$;
@@ -265,9 +411,7 @@ BEGIN
     IF NOT registry.is_started AND registry.waits <= '0' THEN
         RAISE EXCEPTION 'the registry has not been started'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'If no server has had a worker ID from a registry before: '
-                         'SELECT snowflake_registry.start_fleet(); If you are not sure: '
-                         'SELECT snowflake_registry.quarantine();';
+                  HINT = 'To start it: SELECT snowflake_registry.start_fleet(first_worker, last_worker);';
     END IF;
     UPDATE snowflake_registry.settings
     SET waits = '0', is_proved = false, is_witnessed = false, quarantine_reason = NULL;
@@ -284,7 +428,7 @@ COMMENT ON FUNCTION snowflake_registry.end_quarantine() IS
 CREATE FUNCTION snowflake_registry.configure(
     lease interval DEFAULT NULL, renew_every interval DEFAULT NULL, first_worker int DEFAULT NULL,
     last_worker int DEFAULT NULL, synchronous boolean DEFAULT NULL, last_datacenter int DEFAULT NULL,
-    witnesses boolean DEFAULT NULL
+    witnesses boolean DEFAULT NULL, none_by_hand boolean DEFAULT false
 )
 RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -300,6 +444,7 @@ DECLARE
                  registry.renew_every);
     new_first CONSTANT int := coalesce(configure.first_worker, registry.first_worker);
     new_last CONSTANT int := coalesce(configure.last_worker, registry.last_worker);
+    changed snowflake_registry.settings;
 BEGIN
     IF new_lease NOT BETWEEN '1 second' AND '24 hours' THEN
         RAISE EXCEPTION 'invalid lease: %', configure.lease
@@ -313,11 +458,20 @@ BEGIN
                   DETAIL = 'The minimum is 100 milliseconds, and the maximum is half of the lease.',
                   HINT = 'Set both parameters: SELECT snowflake_registry.configure(lease => ''10 minutes'', '
                          'renew_every => ''1 minute'');';
-    ELSIF new_first < 0 OR new_last < new_first THEN
-        RAISE EXCEPTION 'invalid range of worker IDs: % to %', new_first, new_last
-            USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Set both parameters: '
-                         'SELECT snowflake_registry.configure(first_worker => 0, last_worker => 1023);';
+    END IF;
+    IF num_nonnulls(new_first, new_last) > 0 THEN
+        PERFORM snowflake_registry.check_pool(new_first, new_last);
+    END IF;
+    IF registry.is_started AND NOT coalesce(configure.none_by_hand, false)
+       AND (new_first < registry.first_worker OR new_last > registry.last_worker) THEN
+        RAISE EXCEPTION 'worker IDs % to % were not in the pool so far',
+            CASE WHEN new_first < registry.first_worker THEN new_first ELSE registry.last_worker + 1 END,
+            CASE WHEN new_last > registry.last_worker THEN new_last ELSE registry.first_worker - 1 END
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = format('The pool is %s to %s. Worker IDs outside may be set by hand: in snowflake_id.worker_id, also on '
+                                  'standbys, in table snowflake_workers, in programs and scripts, and at other sites.',
+                                  registry.first_worker, registry.last_worker),
+                  HINT = 'If none of them is used by hand: SELECT snowflake_registry.configure(..., none_by_hand => true);';
     END IF;
     IF configure.last_datacenter < 0 THEN
         RAISE EXCEPTION 'invalid last_datacenter: %', configure.last_datacenter
@@ -329,12 +483,21 @@ BEGIN
         -- granted yet: the registry may be set back to this state after a later call of this function and its grants.
         longest_lease = greatest(longest_lease, new_lease),
         renew_every = new_renewal,
+        longest_renewal = greatest(longest_renewal, new_renewal),
         first_worker = new_first,
         last_worker = new_last,
         last_datacenter = coalesce(configure.last_datacenter, last_datacenter),
         synchronous = coalesce(configure.synchronous, synchronous),
-        witnesses = coalesce(configure.witnesses, witnesses);
-    PERFORM snowflake_registry.sign_settings();
+        witnesses = coalesce(configure.witnesses, witnesses)
+    RETURNING * INTO changed;
+    IF (changed.lease, changed.renew_every, changed.first_worker, changed.last_worker, changed.last_datacenter,
+        changed.synchronous, changed.witnesses)
+       IS DISTINCT FROM (registry.lease, registry.renew_every, registry.first_worker, registry.last_worker,
+                         registry.last_datacenter, registry.synchronous, registry.witnesses) THEN
+        PERFORM snowflake_registry.note_request();
+    ELSE
+        PERFORM snowflake_registry.sign_settings();
+    END IF;
     IF new_lease <= '2 minutes' AND configure.lease IS NOT NULL THEN
         PERFORM set_config('client_min_messages', messages, true);
         RAISE NOTICE 'a lease of % is too short to survive a quarantine', new_lease
@@ -345,7 +508,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, boolean, int, boolean) IS
+COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, boolean, int, boolean, boolean) IS
     'changes the specified settings of the registry; servers receive them with their next renewal';
 
 -- A version that no longer knows a protocol calls this function in its update script, before it changes anything else.

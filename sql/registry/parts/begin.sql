@@ -7,8 +7,9 @@
 --                       psql -f snowflake_id_registry--0.1.0.sql
 -- In both cases, all objects are created or none: the script is a single statement for every client.
 --
--- Then, if no server of the fleet has issued IDs with worker IDs from a registry before:
---                       SELECT snowflake_registry.start_fleet();
+-- Then specify the pool, from which the registry grants worker IDs. Worker IDs that are set by hand anywhere must be
+-- outside the pool:
+--                       SELECT snowflake_registry.start_fleet(first_worker => 512, last_worker => 1023);
 --
 -- For segments, which are numbers without time, given out in ranges:
 --                       SELECT snowflake_registry.create_segment('orders');
@@ -33,8 +34,8 @@
 --     ALTER ROLE shard1 SET default_transaction_read_only = off;
 --
 -- A role with EXECUTE on acquire() can take identities until none is left, and can block other servers by leaving
--- transactions open. Grant this privilege only to servers and programs of the fleet. configure(last_worker => ..,
--- last_datacenter => ..) limits the number of identities. Their rows are never removed.
+-- transactions open. Grant this privilege only to servers and programs of the fleet. The pool and
+-- configure(last_datacenter => ..) limit the number of identities. Their rows are never removed.
 --
 -- How uniqueness is guaranteed: the ranges granted for one identity never overlap. A row of table lease is never
 -- removed, its granted_until never decreases, and a new range starts at or after the end of the last one. Every

@@ -182,7 +182,7 @@ BEGIN
         IF shown.serial IS NULL AND snowflake_registry.is_request_lost(shown, registry) THEN
             RETURN 'a newer version of this registry has signed a token, and the registry was set back since then';
         ELSIF snowflake_registry.is_request_lost(shown, registry) THEN
-            RETURN 'a server knows of a call of freeze(), unfreeze() or reserve(), and the registry does not';
+            RETURN 'a server knows of a call of configure(), start_fleet(), reserve(), freeze() or unfreeze(), and the registry does not';
         ELSIF shown.serial > registry.serial THEN
             RETURN format('a server knows of %s grants, and the registry knows of %s', shown.serial, registry.serial);
         ELSIF shown.worker_id IS NOT NULL THEN

@@ -21,7 +21,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.keep_the_past() IS 'trigger function: rejects the change';
 CREATE TRIGGER keep_the_end BEFORE UPDATE ON snowflake_registry.lease FOR EACH ROW
     WHEN (NEW.granted_until < OLD.granted_until OR NEW.worker_id <> OLD.worker_id
-          OR NEW.datacenter_id <> OLD.datacenter_id OR OLD.is_reserved AND NOT NEW.is_reserved
+          OR NEW.datacenter_id <> OLD.datacenter_id OR OLD.is_reserved AND OLD.reserved_for IS NULL AND (NOT NEW.is_reserved OR NEW.reserved_for IS NOT NULL)
           OR NEW.used_until < OLD.used_until AND NEW.grant_count = OLD.grant_count
           OR NEW.released_until < OLD.released_until OR OLD.released_until IS NOT NULL AND NEW.released_until IS NULL)
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
@@ -44,7 +44,7 @@ CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.signing_key
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment_privilege
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_longest_lease BEFORE UPDATE ON snowflake_registry.settings FOR EACH ROW
-    WHEN (NEW.longest_lease < OLD.longest_lease)
+    WHEN (NEW.longest_lease < OLD.longest_lease OR NEW.longest_renewal < OLD.longest_renewal)
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.settings FOR EACH ROW
     EXECUTE FUNCTION snowflake_registry.keep_the_past();

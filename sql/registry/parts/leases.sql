@@ -14,8 +14,9 @@ DECLARE
     registry snowflake_registry.settings;
     moment timestamptz;
     held snowflake_registry.lease;
-    lowest bigint;
-    highest bigint;
+    -- The worker IDs that are reserved for the role of the caller, if there are any.
+    reserved int[];
+    named int[];
     free record;
     before record;
 BEGIN
@@ -45,8 +46,24 @@ BEGIN
 
     registry := snowflake_registry.open_registry(true, request -> 'tokens', true);
     moment := clock_timestamp();
-    lowest := registry.first_worker;
-    highest := least(registry.last_worker, needs.worker_limit - 1);
+
+    -- The caller may be refused, so this is recorded first. A role cannot add more than about 1000 rows, and other servers
+    -- still get the worker ID if no other one is free.
+    INSERT INTO snowflake_registry.lease AS lease (
+        datacenter_id, worker_id, granted_from, granted_until, role, acquired_at, renewed_at, grant_count, said_by_hand_at
+    )
+    SELECT needs.datacenter, hand.worker_id, registry.nothing_before, registry.nothing_before, session_user, moment, moment, 0,
+           moment
+    FROM unnest(said.by_hand) AS hand (worker_id)
+    WHERE registry.is_started AND needs.datacenter <= registry.last_datacenter
+      AND hand.worker_id BETWEEN registry.first_worker AND registry.last_worker
+      AND (EXISTS (SELECT FROM snowflake_registry.lease AS known
+                   WHERE known.datacenter_id = needs.datacenter AND known.worker_id = hand.worker_id)
+           OR (SELECT count(*) FROM snowflake_registry.lease AS known
+               WHERE known.role = session_user AND known.grant_count = 0) < 1000)
+    ON CONFLICT (datacenter_id, worker_id) DO UPDATE
+    SET said_by_hand_at = excluded.said_by_hand_at
+    WHERE lease.said_by_hand_at IS NULL OR lease.said_by_hand_at < moment - interval '1 hour';
 
     -- The answer to an earlier call may have been lost. Therefore, a repeated request gets the same answer. The row is
     -- written again so that the server waits for this commit.
@@ -70,6 +87,7 @@ BEGIN
         ELSIF held.granted_until > moment AND held.granted_until <= moment + interval '24 hours 1 minute'
               AND held.datacenter_id = needs.datacenter
               AND held.worker_id = coalesce(needs.pin, held.worker_id)
+              AND NOT (held.is_reserved AND held.reserved_for IS DISTINCT FROM session_user)
               AND held.worker_id < needs.worker_limit
               AND held.worker_id <> ALL (needs.unwanted) THEN
             answer.outcome := 'granted';
@@ -92,8 +110,7 @@ BEGIN
 
     IF registry.registry_id IS NULL OR NOT registry.is_started THEN
         answer.outcome := 'not started';
-        answer.detail := 'its administrator must call snowflake_registry.start_fleet(), or snowflake_registry.quarantine() if '
-                         'servers may hold worker IDs from another registry';
+        answer.detail := 'its administrator must call snowflake_registry.start_fleet()';
         RETURN answer;
     ELSIF needs.datacenter > registry.last_datacenter THEN
         answer.outcome := 'taken';
@@ -115,15 +132,24 @@ BEGIN
         RETURN answer;
     END IF;
 
+    reserved := ARRAY(SELECT lease.worker_id FROM snowflake_registry.lease AS lease
+                      WHERE lease.datacenter_id = needs.datacenter AND lease.reserved_for = session_user
+                        AND lease.worker_id = coalesce(needs.pin, lease.worker_id));
+    named := ARRAY(SELECT element FROM unnest(reserved) AS element WHERE element = ANY (said.by_hand));
+    IF cardinality(named) > 0 THEN
+        reserved := named;
+    END IF;
+
     -- Find a free identity, or otherwise the identity that becomes free first. Identities that the node held before are
-    -- preferred.
+    -- preferred. Identities that are said to be used by hand come last.
     WITH known AS (
         SELECT lease.worker_id,
                -- The end of a new range must not be before granted_until.
                greatest(CASE WHEN lease.used_until IS NULL THEN lease.granted_until
                              ELSE greatest(lease.used_until, lease.granted_until - registry.lease) END,
                         registry.nothing_before) AS free_from,
-               lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved
+               lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved,
+               lease.said_by_hand_at IS NOT NULL AS is_by_hand
         FROM snowflake_registry.lease AS lease
         WHERE lease.datacenter_id = needs.datacenter
     ),
@@ -135,24 +161,29 @@ BEGIN
     never_given AS (
         SELECT min(candidate.worker_id)::int AS worker_id,
                registry.nothing_before AS free_from,
-               false AS was_its_own, NULL::timestamptz AS renewed_at, false AS is_reserved
+               false AS was_its_own, NULL::timestamptz AS renewed_at, false AS is_reserved, false AS is_by_hand
         FROM (
-            SELECT lowest AS worker_id
+            SELECT registry.first_worker::bigint AS worker_id
             UNION ALL SELECT needs.pin::bigint
             UNION ALL SELECT known.worker_id::bigint + 1 FROM known
             UNION ALL SELECT element::bigint + 1 FROM unnest(needs.unwanted) AS element
         ) AS candidate
-        WHERE candidate.worker_id BETWEEN lowest AND highest
+        WHERE candidate.worker_id BETWEEN registry.first_worker AND registry.last_worker
+          AND candidate.worker_id < needs.worker_limit
           AND candidate.worker_id = coalesce(needs.pin, candidate.worker_id)
           AND candidate.worker_id NOT IN (SELECT element FROM unnest(needs.unwanted) AS element)
           AND candidate.worker_id NOT IN (SELECT known.worker_id FROM known)
     )
     SELECT * INTO free
     FROM (SELECT * FROM known UNION ALL SELECT * FROM never_given) AS candidate
-    WHERE candidate.worker_id BETWEEN lowest AND highest
+    WHERE CASE WHEN cardinality(reserved) > 0 THEN candidate.worker_id = ANY (reserved)
+               ELSE candidate.worker_id BETWEEN registry.first_worker AND registry.last_worker
+                    AND NOT candidate.is_reserved END
+      AND candidate.worker_id < needs.worker_limit
       AND candidate.worker_id = coalesce(needs.pin, candidate.worker_id)
-      AND candidate.worker_id NOT IN (SELECT element FROM unnest(needs.unwanted) AS element) AND NOT candidate.is_reserved
+      AND candidate.worker_id NOT IN (SELECT element FROM unnest(needs.unwanted) AS element)
     ORDER BY CASE WHEN candidate.free_from > moment THEN candidate.free_from ELSE '-infinity' END,
+             candidate.is_by_hand,
              coalesce(candidate.was_its_own, false) DESC,
              CASE WHEN candidate.was_its_own THEN candidate.renewed_at END DESC NULLS LAST,
              candidate.worker_id
@@ -160,11 +191,14 @@ BEGIN
     IF NOT FOUND THEN
         answer.outcome := 'taken';
         answer.detail := format(
-            '%s: the registry grants worker IDs %s to %s, worker IDs below %s fit the layout of the server, and the '
-            'server has excluded %s',
+            '%s: the registry grants worker IDs %s, worker IDs below %s fit the layout of the server, and the server has '
+            'excluded %s',
             CASE WHEN needs.pin IS NULL THEN 'there is no worker ID for this server'
                  ELSE format('this server cannot have worker ID %s', needs.pin) END,
-            lowest, registry.last_worker, needs.worker_limit, cardinality(needs.unwanted));
+            CASE WHEN cardinality(reserved) > 0
+                 THEN format('%s to role %s', array_to_string(reserved, ', '), snowflake_registry.name_in_words(session_user))
+                 ELSE format('%s to %s', registry.first_worker, registry.last_worker) END,
+            needs.worker_limit, cardinality(needs.unwanted));
         RETURN answer;
     ELSIF free.free_from > moment THEN
         answer.outcome := 'taken';
@@ -174,8 +208,8 @@ BEGIN
                 format('the registry grants no range that starts before %s, and its clock shows %s',
                        snowflake_registry.in_words(registry.nothing_before),
                        snowflake_registry.in_words(moment))
-            WHEN needs.pin IS NOT NULL THEN
-                format('worker ID %s is taken until %s', needs.pin,
+            WHEN needs.pin IS NOT NULL OR cardinality(reserved) > 0 THEN
+                format('worker ID %s is taken until %s', free.worker_id,
                        snowflake_registry.in_words(free.free_from))
             ELSE format('all worker IDs are taken, and worker ID %s will be free first, at %s', free.worker_id,
                         snowflake_registry.in_words(free.free_from))
@@ -188,18 +222,18 @@ BEGIN
     WHERE lease.datacenter_id = needs.datacenter AND lease.worker_id = free.worker_id;
     INSERT INTO snowflake_registry.lease AS lease (
         datacenter_id, worker_id, granted_from, granted_until, lease_id, nonce, node_name, host, port, layout,
-        version, protocol, clock_offset, acquired_at, renewed_at, is_renewed, grant_count
+        version, protocol, clock_offset, role, acquired_at, renewed_at, is_renewed, grant_count
     )
     VALUES (
         needs.datacenter, free.worker_id, free.free_from, moment + registry.lease, call.lease_id,
         call.nonce, said.node_name, said.host, said.port, said.layout, said.version, begun.protocol,
-        said.clock_offset, moment, moment, false, 1
+        said.clock_offset, session_user, moment, moment, false, 1
     )
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE
     SET granted_from = excluded.granted_from, granted_until = excluded.granted_until,
         lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
         host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
-        protocol = excluded.protocol, clock_offset = excluded.clock_offset, acquired_at = excluded.acquired_at,
+        protocol = excluded.protocol, clock_offset = excluded.clock_offset, role = excluded.role, acquired_at = excluded.acquired_at,
         renewed_at = excluded.renewed_at, is_renewed = false, grant_count = lease.grant_count + 1, used_until = NULL;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
@@ -214,6 +248,11 @@ BEGIN
     answer.worker_id := free.worker_id;
     answer.granted_from := snowflake_registry.microseconds(free.free_from);
     answer.granted_until := snowflake_registry.microseconds(moment + registry.lease);
+    IF cardinality(said.by_hand) > 0 AND free.worker_id <> ALL (said.by_hand) THEN
+        answer.detail := format(
+            'worker ID %s was granted, and the configuration of the server sets worker ID %s, which is not reserved for role %s',
+            free.worker_id, array_to_string(said.by_hand, ', '), snowflake_registry.name_in_words(session_user));
+    END IF;
     RETURN answer;
 END
 $$;
@@ -307,6 +346,11 @@ BEGIN
         answer.detail := format('worker ID %s was renewed under the same lease by another server, last at %s',
                                 held.worker_id, snowflake_registry.in_words(held.renewed_at));
         RETURN answer;
+    ELSIF held.is_reserved AND held.reserved_for IS DISTINCT FROM session_user THEN
+        answer.outcome := 'unknown';
+        answer.detail := format('worker ID %s is reserved for %s', held.worker_id,
+                                snowflake_registry.reserved_in_words(held.reserved_for));
+        RETURN answer;
     ELSIF held.granted_until > moment + interval '24 hours 1 minute' THEN
         -- The clock was wrong when this range was granted. Servers reject such a range, and can get other worker IDs.
         answer.outcome := 'unknown';
@@ -349,6 +393,7 @@ BEGIN
         version = coalesce(said.version, lease.version),
         protocol = begun.protocol,
         clock_offset = said.clock_offset,
+        role = session_user,
         renewed_at = moment,
         is_renewed = true
     WHERE lease.lease_id = call.lease_id

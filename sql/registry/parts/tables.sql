@@ -8,8 +8,10 @@ CREATE TABLE snowflake_registry.settings (
     lease interval NOT NULL DEFAULT '10 minutes',
     longest_lease interval NOT NULL DEFAULT '10 minutes',
     renew_every interval NOT NULL DEFAULT '1 minute',
-    first_worker int NOT NULL DEFAULT 0 CHECK (first_worker >= 0),
-    last_worker int NOT NULL DEFAULT 2147483647,
+    longest_renewal interval NOT NULL DEFAULT '1 minute',
+    -- There is no default, because only an administrator knows which worker IDs are used without the registry.
+    first_worker int CHECK (first_worker >= 0),
+    last_worker int,
     last_datacenter int NOT NULL DEFAULT 2147483647 CHECK (last_datacenter >= 0),
     synchronous boolean NOT NULL DEFAULT false,
     system_identifier bigint,
@@ -23,6 +25,8 @@ CREATE TABLE snowflake_registry.settings (
     nothing_before timestamptz NOT NULL DEFAULT '-infinity',
     waits interval NOT NULL DEFAULT '0',
     counted_at timestamptz,
+    numbers_wait interval NOT NULL DEFAULT '0',
+    numbers_counted_at timestamptz,
     is_proved boolean NOT NULL DEFAULT false,
     is_witnessed boolean NOT NULL DEFAULT false,
     is_restarted boolean NOT NULL DEFAULT false,
@@ -39,7 +43,10 @@ CREATE TABLE snowflake_registry.settings (
     CHECK (longest_lease BETWEEN lease AND '24 hours' AND extract(day FROM longest_lease) = 0
            AND extract(month FROM longest_lease) = 0),
     CHECK (renew_every BETWEEN '100 milliseconds' AND '12 hours'),
-    CHECK (last_worker >= first_worker)
+    CHECK (longest_renewal BETWEEN renew_every AND '12 hours'),
+    CHECK (last_worker >= first_worker),
+    CHECK (num_nulls(first_worker, last_worker) <> 1),
+    CHECK (NOT is_started OR first_worker IS NOT NULL)
 -- The registry relies on the xmin that the heap access method stores in the row.
 ) USING heap;
 COMMENT ON TABLE snowflake_registry.settings IS
@@ -49,9 +56,12 @@ COMMENT ON COLUMN snowflake_registry.settings.registry_id IS 'identifier of the 
 COMMENT ON COLUMN snowflake_registry.settings.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
 COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'highest value that lease has ever had; at least 10 minutes';
 COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'interval at which servers renew their leases';
-COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'lowest worker ID that the registry grants';
+COMMENT ON COLUMN snowflake_registry.settings.longest_renewal IS
+    'highest value that renew_every has ever had; at least 1 minute';
+COMMENT ON COLUMN snowflake_registry.settings.first_worker IS
+    'lowest worker ID of the pool, from which the registry grants worker IDs; NULL if the pool was never specified';
 COMMENT ON COLUMN snowflake_registry.settings.last_worker IS
-    'highest worker ID that the registry grants; the layout of a server may set a lower limit';
+    'highest worker ID of the pool; the layout of a server may set a lower limit';
 COMMENT ON COLUMN snowflake_registry.settings.last_datacenter IS
     'highest datacenter ID for which the registry grants worker IDs';
 COMMENT ON COLUMN snowflake_registry.settings.synchronous IS
@@ -74,6 +84,9 @@ COMMENT ON COLUMN snowflake_registry.settings.nothing_before IS
 COMMENT ON COLUMN snowflake_registry.settings.waits IS
     'remaining time of the quarantine, reduced by each call; 0 if there is no quarantine';
 COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'time at which waits was last updated';
+COMMENT ON COLUMN snowflake_registry.settings.numbers_wait IS
+    'remaining time for which requests for numbers wait after a start of the server';
+COMMENT ON COLUMN snowflake_registry.settings.numbers_counted_at IS 'time at which numbers_wait was last updated';
 COMMENT ON COLUMN snowflake_registry.settings.is_proved IS
     'true if commits are assumed to be lost, so that no witness shortens the quarantine';
 COMMENT ON COLUMN snowflake_registry.settings.is_witnessed IS 'true if a server has presented a token during the quarantine';
@@ -85,8 +98,8 @@ COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'reason for t
 COMMENT ON COLUMN snowflake_registry.settings.frozen_until IS
     'time beyond which a frozen registry extends no lease; NULL if the registry is not frozen';
 COMMENT ON COLUMN snowflake_registry.settings.requests IS
-    'random names of the calls of freeze(), unfreeze() and reserve(); servers present the last name, so that the registry '
-    'detects a lost call';
+    'random names of the calls of configure(), start_fleet(), reserve(), freeze() and unfreeze(); servers present the last '
+    'name, so that the registry detects a lost call';
 COMMENT ON COLUMN snowflake_registry.settings.format IS 'format of the tables of the registry';
 
 CREATE TABLE snowflake_registry.lease (
@@ -103,20 +116,27 @@ CREATE TABLE snowflake_registry.lease (
     version text,
     protocol int NOT NULL DEFAULT 1,
     clock_offset interval,
+    -- The names of roles are stored as text, so that a dump can be restored where the roles do not exist.
+    role text,
     acquired_at timestamptz NOT NULL,
     renewed_at timestamptz NOT NULL,
     is_renewed boolean NOT NULL DEFAULT true,
     grant_count bigint NOT NULL,
     is_reserved boolean NOT NULL DEFAULT false,
+    reserved_for text,
+    note text,
+    said_by_hand_at timestamptz,
     used_until timestamptz,
     released_until timestamptz,
     PRIMARY KEY (datacenter_id, worker_id),
     CHECK (granted_from <= granted_until),
-    CHECK (used_until BETWEEN granted_from AND granted_until)
+    CHECK (used_until BETWEEN granted_from AND granted_until),
+    CHECK (is_reserved OR reserved_for IS NULL)
 -- With this fillfactor, renewals are HOT updates.
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.lease IS
-    'identities that were ever granted, with the last range of each; rows are never removed';
+    'identities that were ever granted, reserved, or reported as used by hand, with the last range of each; rows are never '
+    'removed';
 COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'start of the last granted range';
 COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'end of the last granted range; never decreases';
 COMMENT ON COLUMN snowflake_registry.lease.lease_id IS
@@ -126,13 +146,20 @@ COMMENT ON COLUMN snowflake_registry.lease.nonce IS
 COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'name of the server; the server reports all columns from node_name to clock_offset';
 COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
     'how far the server''s clock is ahead of the registry''s clock';
+COMMENT ON COLUMN snowflake_registry.lease.role IS
+    'login role of the holder, or, if the identity was never granted, of the server that reported it as used by hand';
 COMMENT ON COLUMN snowflake_registry.lease.protocol IS
     'protocol of the last request of the holder that was granted';
 COMMENT ON COLUMN snowflake_registry.lease.is_renewed IS
     'true if the lease may have been renewed since the identity was granted: the holder has then received the grant';
 COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'number of times that the identity was granted';
 COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
-    'true if the registry never grants the identity again, because a server keeps the identity permanently';
+    'true if the registry grants the identity only to role reserved_for, or to no server';
+COMMENT ON COLUMN snowflake_registry.lease.reserved_for IS
+    'login role to which alone a reserved identity is granted; NULL if the identity is reserved for use by hand';
+COMMENT ON COLUMN snowflake_registry.lease.note IS 'text that the administrator passed to reserve()';
+COMMENT ON COLUMN snowflake_registry.lease.said_by_hand_at IS
+    'time at which a server last reported that its configuration sets this worker ID by hand; such a worker ID is granted last';
 COMMENT ON COLUMN snowflake_registry.lease.used_until IS
     'if the holder has released the lease: time at which it stopped, and at which the next range may start; otherwise NULL';
 COMMENT ON COLUMN snowflake_registry.lease.released_until IS

@@ -39,9 +39,10 @@ COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'number of leases tha
 COMMENT ON COLUMN snowflake_registry.status.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
 COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'highest value that lease has ever had; at least 10 minutes';
 COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'interval at which servers renew their leases';
-COMMENT ON COLUMN snowflake_registry.status.first_worker IS 'lowest worker ID that the registry grants';
+COMMENT ON COLUMN snowflake_registry.status.first_worker IS
+    'lowest worker ID of the pool, from which the registry grants worker IDs; NULL if the pool was never specified';
 COMMENT ON COLUMN snowflake_registry.status.last_worker IS
-    'highest worker ID that the registry grants; the layout of a server may set a lower limit';
+    'highest worker ID of the pool; the layout of a server may set a lower limit';
 COMMENT ON COLUMN snowflake_registry.status.serial IS 'number of grants and quarantines';
 COMMENT ON COLUMN snowflake_registry.status.last_datacenter IS
     'highest datacenter ID for which the registry grants worker IDs';
@@ -72,8 +73,8 @@ CREATE VIEW snowflake_registry.fleet AS
            lease.node_name, lease.host, lease.port, lease.layout, lease.version, lease.protocol,
            lease.acquired_at, lease.renewed_at, lease.granted_from, lease.granted_until,
            greatest(coalesce(lease.used_until, lease.granted_until) - statement_timestamp(), interval '0') AS time_left,
-           lease.clock_offset, lease.grant_count,
-           CASE WHEN NOT lease.is_reserved AND status.frozen_until IS NULL
+           lease.clock_offset, lease.grant_count, lease.role, lease.reserved_for, lease.note, lease.said_by_hand_at,
+           CASE WHEN (NOT lease.is_reserved OR lease.reserved_for IS NOT NULL) AND status.frozen_until IS NULL
                 THEN greatest(CASE WHEN lease.used_until IS NULL THEN lease.granted_until
                                    ELSE greatest(lease.used_until, lease.granted_until - status.lease) END,
                               status.quarantine_until) END AS free_from,
@@ -107,6 +108,13 @@ COMMENT ON COLUMN snowflake_registry.fleet.time_left IS
 COMMENT ON COLUMN snowflake_registry.fleet.clock_offset IS
     'how far the server''s clock is ahead of the registry''s clock';
 COMMENT ON COLUMN snowflake_registry.fleet.grant_count IS 'number of times that the identity was granted';
+COMMENT ON COLUMN snowflake_registry.fleet.role IS
+    'login role of the server, or, if the identity was never granted, of the server that reported it as used by hand';
+COMMENT ON COLUMN snowflake_registry.fleet.reserved_for IS
+    'login role to which alone a reserved identity is granted; NULL if the identity is reserved for use by hand';
+COMMENT ON COLUMN snowflake_registry.fleet.note IS 'text that the administrator passed to reserve()';
+COMMENT ON COLUMN snowflake_registry.fleet.said_by_hand_at IS
+    'time at which a server last reported that its configuration sets this worker ID by hand; such a worker ID is granted last';
 COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
     'earliest time at which another server can get the identity if the lease is not renewed; NULL if the identity is '
     'reserved or the registry is frozen';

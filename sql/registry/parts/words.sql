@@ -41,7 +41,7 @@ COMMENT ON FUNCTION snowflake_registry.name_in_words(text) IS 'formats the name 
 -- Bodies of SECURITY DEFINER functions contain no backslashes, because a caller can change the meaning of backslashes.
 CREATE FUNCTION snowflake_registry.read_facts(
     facts jsonb, OUT node_name text, OUT host text, OUT port int, OUT layout text, OUT version text,
-    OUT clock_offset interval
+    OUT clock_offset interval, OUT by_hand int[]
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -49,6 +49,7 @@ DECLARE
     lengths CONSTANT int[] := ARRAY[200, 255, 500, 64];
     texts text[];
 BEGIN
+    by_hand := '{}';
     IF facts IS NULL OR pg_column_size(facts) > 65536 OR jsonb_typeof(facts) <> 'object' THEN
         RETURN;
     END IF;
@@ -69,6 +70,15 @@ BEGIN
     END IF;
     IF facts ->> 'clock_offset' COLLATE "C" ~ '^-?[0-9]{1,15}$' THEN
         clock_offset := make_interval(secs => (facts ->> 'clock_offset')::float8 / 1000000);
+    END IF;
+    IF jsonb_typeof(facts -> 'by_hand') = 'array' THEN
+        by_hand := ARRAY(
+            SELECT DISTINCT said.number::text::int AS worker_id
+            FROM jsonb_array_elements(facts -> 'by_hand') WITH ORDINALITY AS said (number, position)
+            WHERE said.position <= 8
+              AND CASE WHEN said.number::text COLLATE "C" ~ '^[0-9]{1,10}$'
+                       THEN said.number::text::bigint <= 2147483647 ELSE false END
+            ORDER BY worker_id);
     END IF;
 END
 $$;

@@ -61,7 +61,9 @@ impl Registry {
 
     /// Creates the registry in the database of a connection, as its user. The role must exist.
     pub fn make(&self, client: &mut Client) {
-        let start = if self.has_started { "SELECT snowflake_registry.start_fleet();" } else { "" };
+        // The configuration may reduce the pool.
+        let start = "SELECT snowflake_registry.start_fleet(0, 2147483647, first_start => true);";
+        let start = if self.has_started { start } else { "" };
         client.run(&format!(
             "CREATE EXTENSION snowflake_id_registry;
              {start}

@@ -100,7 +100,7 @@ SELECT state, live_leases FROM snowflake_registry.status;
 SELECT (shown(acquire(1, 1, 'alpha'))).*;
 SELECT (shown(renew(1, 1, 2))).*;
 SELECT code, message, hint FROM sqlstate_of('SELECT snowflake_registry.end_quarantine()');
-SELECT snowflake_registry.start_fleet();
+SELECT snowflake_registry.start_fleet(0, 1023, first_start => true) <= clock_timestamp() AS is_started;
 SELECT state, live_leases, lease, renew_every, synchronous FROM snowflake_registry.status;
 
 -- The lowest free worker ID is granted. A repeated call gets the same reply.
@@ -467,7 +467,7 @@ RESET ROLE;
 -- The owner of a registry does not have to be a superuser.
 SET ROLE regress_owner;
 CREATE EXTENSION snowflake_id_registry;
-SELECT snowflake_registry.start_fleet();
+SELECT snowflake_registry.start_fleet(0, 1023, first_start => true) <= clock_timestamp() AS is_started;
 SELECT outcome FROM snowflake_registry.acquire(jsonb_build_object(
     'protocol', 1, 'registry', NULL, 'tokens', '[]'::jsonb, 'clock', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
     'lease_id', gen_random_uuid(), 'nonce', gen_random_uuid(), 'needs', '{"datacenter": 0, "worker_limit": 1024}'::jsonb));

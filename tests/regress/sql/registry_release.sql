@@ -1,7 +1,7 @@
 -- A holder that ends hands the rest of its range back: what a single session can test. The tests in
 -- tests/cluster/tests/registry/release.rs cover lost commits.
 CREATE EXTENSION snowflake_id_registry;
-SELECT snowflake_registry.start_fleet();
+SELECT snowflake_registry.start_fleet(0, 1023, first_start => true) <= clock_timestamp() AS is_started;
 CREATE FUNCTION uuid_of(number int) RETURNS uuid IMMUTABLE LANGUAGE sql AS
     $$SELECT lpad(number::text, 32, '0')::uuid$$;
 CREATE FUNCTION clock_us() RETURNS bigint VOLATILE LANGUAGE sql AS

@@ -319,7 +319,7 @@ SELECT outcome, detail FROM taken('[{"name": "odd"}]');
 SELECT snowflake_registry.end_quarantine();
 SELECT outcome FROM taken('[{"name": "odd"}]');
 SELECT snowflake_registry.resume_segments() > 10 AS all_of_them;
-UPDATE snowflake_registry.settings SET last_worker = 500;
+UPDATE snowflake_registry.settings SET last_datacenter = 500;
 SELECT outcome, detail FROM taken('[{"name": "odd"}]');
 SELECT snowflake_registry.resume_segments() > 10 AS all_of_them;
 SELECT outcome FROM taken('[{"name": "odd"}]');
@@ -398,8 +398,6 @@ SELECT code, message FROM sqlstate_of($$SELECT taken('[]')$$);
 ROLLBACK;
 
 -- The extension cannot be dropped by mistake while there are segments.
-DROP EXTENSION snowflake_id_registry;
-SELECT snowflake_registry.end_fleet();
 DROP EXTENSION snowflake_id_registry;
 DO $$
 DECLARE

@@ -92,10 +92,12 @@ impl Registry {
             lease_us: Some(lease_us),
             renew_every_us: Some(lease_us / 10),
             first_worker: None,
-            last_worker: Some(workers - 1),
+            last_worker: None,
             last_datacenter: None,
             synchronous: None,
             witnesses: Some(witnesses),
+            none_by_hand: false,
+            name: RequestName(u32::MAX),
         };
         let segments = (0..segments).map(|at| Administration::CreateSegment {
             name: name(at),
@@ -108,7 +110,13 @@ impl Registry {
                 period: None,
             },
         });
-        let start = Administration::StartFleet { not_before_us: None };
+        let start = Administration::StartFleet {
+            first_worker: Some(0),
+            last_worker: Some(workers - 1),
+            not_before_us: None,
+            first_start: true,
+            name: RequestName(u32::MAX - 1),
+        };
         for call in [start, configuration].into_iter().chain(segments) {
             registry.administer(call);
         }
@@ -156,6 +164,8 @@ impl Registry {
             registry_id: call.registry_id,
             tokens: call.tokens.iter().map(|token| self.tokens[*token].clone()).collect(),
             node_name: Some(format!("S{}", call.server)),
+            role: "fleet".into(),
+            by_hand: vec![],
             clock_us: call.clock_us,
             round_trip_us: 0,
         };

@@ -13,15 +13,18 @@ impl StandIn {
     /// Executes a call. If it fails, the caller undoes its changes.
     pub(crate) fn administer(&mut self, call: &Administration) -> Result<Reply, Fault> {
         match call {
-            Administration::StartFleet { not_before_us } => self.start_fleet(*not_before_us),
+            Administration::StartFleet { .. } => self.start_fleet(call),
             Administration::EndFleet => self.end_fleet(),
             Administration::RequireProtocol { lowest } => self.require_protocol(*lowest),
             Administration::Configure { .. } => self.configure(call),
             Administration::RevokeLease(identity) => self.revoke_lease(*identity),
-            Administration::Reserve { identity, name } => Ok(self.reserve(*identity, *name)),
+            Administration::Reserve { identity, used_by, name } => {
+                self.reserve(*identity, used_by.as_ref(), *name)
+            }
+            Administration::GiveUpReservation(identity) => self.give_up_reservation(*identity),
             Administration::Freeze { until_us, name } => self.freeze(*until_us, *name),
             Administration::Unfreeze { name } => self.unfreeze(*name),
-            Administration::Quarantine => Ok(self.quarantine()),
+            Administration::Quarantine => self.quarantine(),
             Administration::EndQuarantine => self.end_quarantine(),
             Administration::CreateSegment { name, shape } => self.create_segment(name, shape),
             Administration::AlterSegment { .. } => self.alter_segment(call),
@@ -61,7 +64,24 @@ impl StandIn {
         self.wait_ends_us().filter(|_| self.is_waiting())
     }
 
-    fn start_fleet(&mut self, not_before_us: Option<i64>) -> Result<Reply, Fault> {
+    /// The bounds of a pool, with the bounds so far for those that a call leaves out. `None` if there are none.
+    fn pool(&self, first: Option<u32>, last: Option<u32>) -> Result<Option<(u32, u32)>, Fault> {
+        let before = self.tables.settings.workers;
+        let first = first.or(before.map(|(first, _)| first));
+        let last = last.or(before.map(|(_, last)| last));
+        match (first, last) {
+            (None, None) => Ok(None),
+            (Some(first), Some(last)) if first <= last => Ok(Some((first, last))),
+            _ => Err(Fault::InvalidValue),
+        }
+    }
+
+    fn start_fleet(&mut self, call: &Administration) -> Result<Reply, Fault> {
+        let Administration::StartFleet { first_worker, last_worker, not_before_us, first_start, name } =
+            *call
+        else {
+            return Ok(Reply::Nothing);
+        };
         if not_before_us > Some(self.clock.now_us + DAY_US) {
             return Err(Fault::InvalidValue);
         }
@@ -69,12 +89,20 @@ impl StandIn {
         if self.tables.has_granted() {
             return Err(Fault::WrongState);
         }
+        let workers = self.pool(first_worker, last_worker)?;
         let settings = &mut self.tables.settings;
+        settings.workers = Some(workers.ok_or(Fault::WrongState)?);
         let floor_us = not_before_us.map_or(self.clock.now_us, |us| us.max(self.clock.now_us));
         settings.nothing_before_us = settings.nothing_before_us.max(floor_us);
         settings.is_started = true;
-        self.sign();
-        Ok(Reply::Nothing)
+        if !first_start {
+            settings.waits_us = settings.waits_us.max(settings.longest_lease_us + ALLOWANCE_US);
+            settings.counted_at_us = Some(self.clock.now_us);
+            settings.is_proved = true;
+            settings.is_witnessed = false;
+        }
+        self.note_request(name);
+        Ok(Reply::of(self.quarantine_ends_us().max(Some(self.tables.settings.nothing_before_us))))
     }
 
     fn end_fleet(&mut self) -> Result<Reply, Fault> {
@@ -109,30 +137,40 @@ impl StandIn {
             last_datacenter,
             synchronous,
             witnesses,
+            none_by_hand,
+            name,
         } = call
         else {
             return Ok(Reply::Nothing);
         };
         self.begin_request();
+        let workers = self.pool(*first_worker, *last_worker);
         let settings = &mut self.tables.settings;
+        let before = settings.clone();
         let lease_us = lease_us.unwrap_or(settings.lease_us);
         let renew_every_us = renew_every_us.unwrap_or(settings.renew_every_us);
-        let first_worker = first_worker.unwrap_or(settings.first_worker);
-        let last_worker = last_worker.unwrap_or(settings.last_worker);
         if !(1_000_000..=DAY_US).contains(&lease_us)
             || renew_every_us < 100_000
             || renew_every_us * 2 > lease_us
-            || last_worker < first_worker
         {
             return Err(Fault::InvalidValue);
+        }
+        let workers = workers?;
+        let grows = settings.workers.zip(workers).is_some_and(|(old, new)| new.0 < old.0 || new.1 > old.1);
+        if settings.is_started && grows && !none_by_hand {
+            return Err(Fault::WrongState);
         }
         settings.longest_lease_us = settings.longest_lease_us.max(lease_us);
         settings.lease_us = lease_us;
         settings.renew_every_us = renew_every_us;
-        (settings.first_worker, settings.last_worker) = (first_worker, last_worker);
+        settings.longest_renewal_us = settings.longest_renewal_us.max(renew_every_us);
+        settings.workers = workers;
         settings.last_datacenter = last_datacenter.unwrap_or(settings.last_datacenter);
         settings.synchronous = synchronous.unwrap_or(settings.synchronous);
         settings.witnesses = witnesses.unwrap_or(settings.witnesses);
+        if *settings != before {
+            self.note_request(*name);
+        }
         self.sign();
         Ok(Reply::Nothing)
     }
@@ -153,13 +191,53 @@ impl StandIn {
         self.sign();
     }
 
-    fn reserve(&mut self, identity: Identity, name: RequestName) -> Reply {
-        let moment_us = self.clock.now_us;
+    fn reserve(
+        &mut self,
+        identity: Identity,
+        used_by: Option<&String>,
+        name: RequestName,
+    ) -> Result<Reply, Fault> {
         self.begin_request();
+        let moment_us = self.clock.now_us;
+        let ends_us = self.quarantine_ends_us();
         let row = self.tables.leases.entry(identity);
-        row.or_insert(LeaseRow::unheld(moment_us, moment_us, moment_us)).is_reserved = true;
-        self.note_request(name);
-        Reply::Nothing
+        let row = row.or_insert(LeaseRow::unheld(moment_us, moment_us, moment_us));
+        let is_live = row.lease_id.is_some() && row.used_until_us.is_none() && row.until_us > moment_us;
+        if row.is_reserved && row.reserved_for.as_ref() != used_by {
+            return Err(Fault::WrongState);
+        } else if is_live && (used_by.is_none() || row.role.as_ref() != used_by) {
+            return Err(Fault::InUse);
+        } else if used_by.is_none() && (row.grant_count > 0 || ends_us.is_some() && !row.is_reserved) {
+            return Err(Fault::WrongState);
+        }
+        let is_new = !row.is_reserved;
+        if is_new {
+            row.is_reserved = true;
+            row.reserved_for = used_by.cloned();
+            if row.grant_count == 0 {
+                row.acquired_at_us = moment_us;
+            }
+        }
+        let (until_us, acquired_us) = (row.until_us, row.acquired_at_us);
+        // The time that the call returns does not depend on its own changes.
+        let settings = &self.tables.settings;
+        let known_us = until_us.max(acquired_us).max(settings.nothing_before_us);
+        let from_us = match used_by {
+            None => Some(acquired_us + 2 * settings.longest_renewal_us),
+            Some(_) => self.end_with_forgotten(Some(known_us), ends_us),
+        };
+        if is_new {
+            self.note_request(name);
+        }
+        Ok(Reply::of(from_us))
+    }
+
+    fn give_up_reservation(&mut self, identity: Identity) -> Result<Reply, Fault> {
+        self.begin_request();
+        let row = self.tables.leases.get_mut(&identity).filter(|row| row.reserved_for.is_some());
+        let row = row.ok_or(Fault::NotHeld)?;
+        (row.is_reserved, row.reserved_for) = (false, None);
+        Ok(Reply::Nothing)
     }
 
     fn freeze(&mut self, until_us: i64, name: RequestName) -> Result<Reply, Fault> {
@@ -182,15 +260,19 @@ impl StandIn {
         Ok(Reply::Nothing)
     }
 
-    fn quarantine(&mut self) -> Reply {
+    fn quarantine(&mut self) -> Result<Reply, Fault> {
         self.begin_request();
+        let has_segments = !self.tables.segments.is_empty();
         let settings = &mut self.tables.settings;
-        if !settings.is_started {
+        if settings.workers.is_none() && !has_segments {
+            return Err(Fault::WrongState);
+        }
+        if !settings.is_started && settings.workers.is_some() {
             settings.is_started = true;
             settings.nothing_before_us = settings.nothing_before_us.max(self.clock.now_us);
         }
         self.enter_quarantine();
-        Reply::of(self.wait_ends_us())
+        Ok(Reply::of(self.wait_ends_us()))
     }
 
     fn end_quarantine(&mut self) -> Result<Reply, Fault> {

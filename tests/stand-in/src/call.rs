@@ -13,6 +13,10 @@ pub struct Caller {
     pub registry_id: Option<Uuid>,
     pub tokens: Vec<Token>,
     pub node_name: Option<String>,
+    /// The login role.
+    pub role: String,
+    /// The worker IDs that the server's configuration sets by hand. Only `acquire()` reads them.
+    pub by_hand: Vec<u32>,
     /// The server's clock. `take()` and `release()` do not read it.
     pub clock_us: i64,
     pub round_trip_us: i64,
@@ -64,7 +68,11 @@ pub struct SegmentShape {
 #[derive(Clone, Debug)]
 pub enum Administration {
     StartFleet {
+        first_worker: Option<u32>,
+        last_worker: Option<u32>,
         not_before_us: Option<i64>,
+        first_start: bool,
+        name: RequestName,
     },
     EndFleet,
     RequireProtocol {
@@ -78,12 +86,17 @@ pub enum Administration {
         last_datacenter: Option<u32>,
         synchronous: Option<bool>,
         witnesses: Option<bool>,
+        none_by_hand: bool,
+        name: RequestName,
     },
     RevokeLease(Identity),
     Reserve {
         identity: Identity,
+        /// A login role. `None` reserves the worker ID for use by hand.
+        used_by: Option<String>,
         name: RequestName,
     },
+    GiveUpReservation(Identity),
     Freeze {
         until_us: i64,
         name: RequestName,

@@ -13,6 +13,9 @@ use crate::{Caller, Identification, LeaseAnswer, Outcome, StandIn};
 const MOST_CLOCK_DIFFERENCE_US: i64 = 60_000_000;
 /// No lease ends later, unless the clock was wrong when it was granted.
 const LONGEST_US: i64 = (24 * 60 + 1) * 60_000_000;
+const HOUR_US: i64 = 3_600_000_000;
+/// How many rows a role can add without a lease.
+const MOST_HANDS_OF_A_ROLE: usize = 1000;
 
 impl StandIn {
     pub(crate) fn protocol_mismatch(&self, caller: &Caller) -> Option<Outcome> {
@@ -68,6 +71,7 @@ impl StandIn {
         }
         self.open(Opening { is_alone: true, tokens, clocks_agree: true, lease_id: None });
         let moment_us = self.clock.now_us;
+        self.note_hands(caller, needs);
         if let Some((identity, row)) = self.tables.held(lease_id) {
             let is_other = row.nonce.is_some_and(|known| known != nonce);
             let is_shown = caller.tokens.iter().any(|token| token.is_of_lease(lease_id));
@@ -76,7 +80,7 @@ impl StandIn {
                 return answer;
             }
             let is_usable = row.until_us > moment_us && row.until_us <= moment_us + LONGEST_US;
-            if is_usable && needs.are_met_by(identity) {
+            if is_usable && needs.are_met_by(identity) && !row.is_kept_from(&caller.role) {
                 answer.grant(identity, row);
                 return answer;
             }
@@ -100,35 +104,71 @@ impl StandIn {
         answer
     }
 
+    /// Records which identities of the pool are used by hand.
+    fn note_hands(&mut self, caller: &Caller, needs: &Needs) {
+        let moment_us = self.clock.now_us;
+        let settings = &self.tables.settings;
+        let Some((first, last)) = settings.workers.filter(|_| settings.is_started) else { return };
+        let (floor_us, last_datacenter) = (settings.nothing_before_us, settings.last_datacenter);
+        let of_role = |row: &&LeaseRow| row.role.as_ref() == Some(&caller.role) && row.grant_count == 0;
+        let has_room = self.tables.leases.values().filter(of_role).count() < MOST_HANDS_OF_A_ROLE;
+        for worker in caller.by_hand.iter().copied() {
+            let identity = Identity { datacenter: needs.datacenter, worker };
+            if !(first..=last).contains(&worker) || needs.datacenter > last_datacenter {
+                continue;
+            }
+            if let Some(row) = self.tables.leases.get_mut(&identity) {
+                if row.said_by_hand_at_us.is_none_or(|at_us| at_us < moment_us - HOUR_US) {
+                    row.said_by_hand_at_us = Some(moment_us);
+                }
+            } else if has_room {
+                let row = LeaseRow {
+                    role: Some(caller.role.clone()),
+                    said_by_hand_at_us: Some(moment_us),
+                    ..LeaseRow::unheld(floor_us, floor_us, moment_us)
+                };
+                self.tables.leases.insert(identity, row);
+            }
+        }
+    }
+
     /// The identity that is free, or becomes free first, and the time from which it is. One that the server held before is
-    /// preferred, in the end the one that it renewed last.
+    /// preferred, in the end the one that it renewed last, and one that is used by hand is the last choice.
     fn find_free(&self, caller: &Caller, needs: &Needs) -> Option<(Identity, i64)> {
         let settings = &self.tables.settings;
         let of = |worker| Identity { datacenter: needs.datacenter, worker };
-        let lowest = settings.first_worker;
-        // A limit of 0 leaves none.
-        let highest = i64::from(settings.last_worker).min(i64::from(needs.worker_limit) - 1);
-        let is_allowed =
-            |worker: u32| worker >= lowest && i64::from(worker) <= highest && needs.are_met_by(of(worker));
-        let known = self.tables.leases.iter().filter(|(identity, row)| {
-            identity.datacenter == needs.datacenter && is_allowed(identity.worker) && !row.is_reserved
+        let (lowest, highest) = settings.workers.expect("a registry that was started has a pool");
+        let in_datacenter =
+            self.tables.leases.iter().filter(|(identity, _)| identity.datacenter == needs.datacenter);
+        let of_role = in_datacenter.clone().filter(|(identity, row)| {
+            row.reserved_for.as_ref() == Some(&caller.role)
+                && needs.pin.is_none_or(|pin| identity.worker == pin)
+        });
+        let mut reserved: Vec<u32> = of_role.map(|(identity, _)| identity.worker).collect();
+        if reserved.iter().any(|worker| caller.by_hand.contains(worker)) {
+            reserved.retain(|worker| caller.by_hand.contains(worker));
+        }
+        let is_allowed = |worker: u32| {
+            let is_of_pool = reserved.is_empty() && (lowest..=highest).contains(&worker);
+            (is_of_pool || reserved.contains(&worker)) && needs.are_met_by(of(worker))
+        };
+        let known = in_datacenter.filter(|(identity, row)| {
+            is_allowed(identity.worker) && !(reserved.is_empty() && row.is_reserved)
         });
         let known = known.map(|(identity, row)| {
             let is_its_own = row.node_name.is_some() && row.node_name == caller.node_name;
             let renewed_us = is_its_own.then_some(row.renewed_at_us);
-            (identity.worker, self.free_from_us(row), renewed_us)
+            (identity.worker, self.free_from_us(row), row.said_by_hand_at_us.is_some(), renewed_us)
         });
-        let is_new = |worker: &u32| is_allowed(*worker) && !self.tables.leases.contains_key(&of(*worker));
-        let never_given = match needs.pin {
-            Some(pin) => Some(pin).filter(is_new),
-            None => (i64::from(lowest)..=highest).map(|worker| worker as u32).find(is_new),
-        };
-        let never_given = never_given.map(|worker| (worker, settings.nothing_before_us, None));
-        let best = known.chain(never_given).min_by_key(|&(worker, free_from_us, renewed_us)| {
+        // A limit of 0 leaves none.
+        let never_given = (lowest..=highest.min(needs.worker_limit.saturating_sub(1)))
+            .find(|worker| is_allowed(*worker) && !self.tables.leases.contains_key(&of(*worker)));
+        let never_given = never_given.map(|worker| (worker, settings.nothing_before_us, false, None));
+        let best = known.chain(never_given).min_by_key(|&(worker, free_from_us, is_by_hand, renewed_us)| {
             let waits_until_us = Some(free_from_us).filter(|from_us| *from_us > self.clock.now_us);
-            (waits_until_us, Reverse(renewed_us), worker)
+            (waits_until_us, is_by_hand, Reverse(renewed_us), worker)
         });
-        best.map(|(worker, free_from_us, _)| (of(worker), free_from_us))
+        best.map(|(worker, free_from_us, ..)| (of(worker), free_from_us))
     }
 
     /// The earliest start of the next range. Its end must not be before the end of the last one.
@@ -149,9 +189,13 @@ impl StandIn {
             lease_id: Some(lease_id),
             nonce: Some(nonce),
             node_name: caller.node_name.clone(),
+            role: Some(caller.role.clone()),
             protocol: caller.protocol,
             is_renewed: false,
             grant_count: before.map_or(0, |row| row.grant_count) + 1,
+            is_reserved: before.is_some_and(|row| row.is_reserved),
+            reserved_for: before.and_then(|row| row.reserved_for.clone()),
+            said_by_hand_at_us: before.and_then(|row| row.said_by_hand_at_us),
             released_until_us: before.and_then(|row| row.released_until_us),
             ..LeaseRow::unheld(from_us, until_us, moment_us)
         };
@@ -186,7 +230,8 @@ impl StandIn {
         let has_ended = row.until_us <= moment_us;
         if row.used_until_us.is_some() || row.nonce.is_some_and(|known| !ids.contains(known)) {
             answer.outcome = Outcome::Twin;
-        } else if row.until_us > moment_us + LONGEST_US
+        } else if row.is_kept_from(&caller.role)
+            || row.until_us > moment_us + LONGEST_US
             || row.until_us < settings.nothing_before_us && settings.is_started && !is_waiting
         {
             answer.outcome = Outcome::Unknown;
@@ -204,6 +249,7 @@ impl StandIn {
             if caller.node_name.is_some() {
                 row.node_name.clone_from(&caller.node_name);
             }
+            row.role = Some(caller.role.clone());
             row.protocol = caller.protocol;
             row.renewed_at_us = moment_us;
             row.is_renewed = true;
@@ -250,6 +296,13 @@ impl StandIn {
         answer.identity = Some(identity);
         answer.free_from_us = row.used_until_us;
         answer
+    }
+}
+
+impl LeaseRow {
+    /// Whether the identity is reserved, and not for this role.
+    fn is_kept_from(&self, role: &str) -> bool {
+        self.is_reserved && self.reserved_for.as_deref() != Some(role)
     }
 }
 

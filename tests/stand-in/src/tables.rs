@@ -19,7 +19,7 @@ pub struct Place {
     pub started_us: i64,
 }
 
-/// The name of a call of `freeze()`, `unfreeze()` or `reserve()`.
+/// The name of a call of an administrator on which others rely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestName(pub u32);
 
@@ -34,14 +34,15 @@ pub struct Tables {
 }
 
 /// The row of table `settings`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub registry_id: Uuid,
     pub lease_us: i64,
     pub longest_lease_us: i64,
     pub renew_every_us: i64,
-    pub first_worker: u32,
-    pub last_worker: u32,
+    pub longest_renewal_us: i64,
+    /// The pool of worker IDs.
+    pub workers: Option<(u32, u32)>,
     pub last_datacenter: u32,
     pub synchronous: bool,
     pub place: Place,
@@ -66,12 +67,15 @@ pub struct LeaseRow {
     pub lease_id: Option<Uuid>,
     pub nonce: Option<Uuid>,
     pub node_name: Option<String>,
+    pub role: Option<String>,
     pub protocol: u32,
     pub acquired_at_us: i64,
     pub renewed_at_us: i64,
     pub is_renewed: bool,
     pub grant_count: u64,
     pub is_reserved: bool,
+    pub reserved_for: Option<String>,
+    pub said_by_hand_at_us: Option<i64>,
     pub used_until_us: Option<i64>,
     pub released_until_us: Option<i64>,
 }
@@ -123,8 +127,8 @@ impl Tables {
             lease_us: 600_000_000,
             longest_lease_us: 600_000_000,
             renew_every_us: 60_000_000,
-            first_worker: 0,
-            last_worker: i32::MAX as u32,
+            longest_renewal_us: 60_000_000,
+            workers: None,
             last_datacenter: i32::MAX as u32,
             synchronous: false,
             place,

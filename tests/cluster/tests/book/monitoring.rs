@@ -96,7 +96,11 @@ fn queries_of_the_exporter() {
     eventually("the next watermark", || held_back() == (1, 0.0));
 
     // The default of last_worker is the highest int.
-    fleet.fleet.registry.connect().run("SELECT snowflake_registry.configure(last_worker => 2147483647)");
+    fleet
+        .fleet
+        .registry
+        .connect()
+        .run("SELECT snowflake_registry.configure(last_worker => 2147483647, none_by_hand => true)");
     let queries = queries(OF_A_REGISTRY);
     let query = queries.iter().find(|query| query.prefix == "snowflake_registry_datacenter").unwrap();
     let row = fleet.fleet.registry.connect().query_one(&query.query, &[]).unwrap();

@@ -58,9 +58,9 @@ fn why_there_is_no_worker_id() {
     let error = wait_for_error(&server, "start_fleet");
     assert_eq!(
         error,
-        "could not get a lease from the registry: the fleet has not been started (its administrator must call snowflake_registry.start_fleet(), or snowflake_registry.quarantine() if servers may hold worker IDs from another registry)"
+        "could not get a lease from the registry: the fleet has not been started (its administrator must call snowflake_registry.start_fleet())"
     );
-    registry.connect().run("SELECT snowflake_registry.start_fleet()");
+    registry.connect().run("SELECT snowflake_registry.start_fleet(0, 1023, first_start => true)");
     ask_now(&server, &registry.connection_string("fleet"));
     wait_for_registry_state(&server, "granted");
 

@@ -69,8 +69,11 @@ fn worker_from(server: &Cluster, source: &str) -> i32 {
     leased_worker(server)
 }
 
-fn keep_as_fixed(server: &Cluster, worker: i32) {
-    let block = block("A server that leaves", "-- on the server: keep\n").replace('5', &worker.to_string());
+/// Gives a server a fixed worker ID that the registry never granted.
+fn leave(registry: &mut Client, server: &Cluster, worker: i32) {
+    let reserve = block("A server that leaves", "-- on the registry: reserve\n");
+    run_block(registry, &with(reserve, "5", &worker.to_string()));
+    let block = block("A server that leaves", "-- on the server: leave\n").replace('5', &worker.to_string());
     run_block(&mut server.connect(), &block);
     assert_eq!(worker_from(server, "settings"), worker);
 }
@@ -197,26 +200,25 @@ fn to_another_registry_with_the_same_worker_ids() {
     });
 }
 
-/// The server that leaves had the lowest worker ID, which the next new server would get.
+/// The server that leaves gets the worker ID that the next new server would get.
 #[test]
 fn a_server_that_leaves() {
     let fleet = Fleet::start(LASTING_LEASES);
     let [leaving, staying] = [(); 2].map(|()| fleet.server_with_clock().start());
-    let worker = leased_worker(&leaving);
+    leased_worker(&leaving);
     leased_worker(&staying);
+    const FIXED: i32 = 2;
     let (mut ids, _) = under_load([&leaving, &staying], None, || {
-        let reserve = block("A server that leaves", "-- on the registry: reserve\n");
-        run_block(&mut fleet.registry.connect(), &with(reserve, "5", &worker.to_string()));
-        keep_as_fixed(&leaving, worker);
-        let query = format!("SELECT state FROM snowflake_registry.fleet WHERE worker_id = {worker}");
+        leave(&mut fleet.registry.connect(), &leaving, FIXED);
+        let query = format!("SELECT state FROM snowflake_registry.fleet WHERE worker_id = {FIXED}");
         let newcomer = fleet.server_with_clock().start();
         let all = [&leaving, &staying, &newcomer, &fleet.registry];
         set_clocks(all, LATE_IN_A_LEASE);
         assert_renewed(&staying);
         set_clocks(all, AFTER_THE_LEASE);
         assert_eq!(single::<String>(&mut fleet.registry.connect(), &query), "reserved");
-        assert_ne!(leased_worker(&newcomer), worker);
-        assert_eq!(leased_worker(&leaving), worker);
+        assert_ne!(leased_worker(&newcomer), FIXED);
+        assert_eq!(leased_worker(&leaving), FIXED);
     });
     ids.extend(some_ids(&leaving));
     assert_distinct(&ids);
@@ -227,12 +229,15 @@ fn giving_up_the_registry() {
     const HEADING: &str = "Giving up the registry";
     let fleet = Fleet::start(LASTING_LEASES);
     let servers: Vec<_> = (0..3).map(|_| fleet.server_with_clock().start()).collect();
-    let workers: Vec<_> = servers.iter().map(leased_worker).collect();
+    const FIXED: std::ops::Range<i32> = 900..903;
+    for server in &servers {
+        leased_worker(server);
+    }
     under_load(&servers, None, || {
         let mut client = fleet.registry.connect();
         assert_eq!(run_block(&mut client, block(HEADING, "-- on the registry: freeze\n")), 1);
-        for (server, worker) in servers.iter().zip(&workers) {
-            keep_as_fixed(server, *worker);
+        for (server, worker) in servers.iter().zip(FIXED) {
+            leave(&mut client, server, worker);
         }
         let newcomer = fleet.server().start();
         wait_for_error(&newcomer, "the registry is frozen");
@@ -241,6 +246,6 @@ fn giving_up_the_registry() {
         eventually("the ends of all leases", || single::<i64>(&mut client, live) == 0);
         assert!(failure(&mut newcomer.connect(), "SELECT snowflake_nextval()").1.contains("no lease"));
         run_block(&mut client, block(HEADING, "-- on the registry: end\n"));
-        assert_eq!(servers.iter().map(leased_worker).collect::<Vec<_>>(), workers);
+        assert_eq!(servers.iter().map(leased_worker).collect::<Vec<_>>(), FIXED.collect::<Vec<_>>());
     });
 }

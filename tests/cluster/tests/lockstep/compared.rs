@@ -495,6 +495,8 @@ fn request_of(call: &Call) -> RequestName {
     match call {
         Call::Administer(
             Administration::Reserve { name, .. }
+            | Administration::StartFleet { name, .. }
+            | Administration::Configure { name, .. }
             | Administration::Freeze { name, .. }
             | Administration::Unfreeze { name },
         ) => *name,
@@ -508,7 +510,7 @@ fn common(caller: &Caller, texts: &[String]) -> Value {
         "protocol": caller.protocol,
         "registry": caller.registry_id,
         "tokens": texts,
-        "facts": {"node_name": caller.node_name},
+        "facts": {"node_name": caller.node_name, "by_hand": caller.by_hand},
         "clock": caller.clock_us,
         "round_trip": caller.round_trip_us,
     })
@@ -593,8 +595,16 @@ fn administrators_query(call: &Administration) -> String {
         )
     };
     let call = match call {
-        Administration::StartFleet { not_before_us } => {
-            format!("start_fleet({})", not_before_us.map_or(String::new(), instant))
+        Administration::StartFleet { first_worker, last_worker, not_before_us, first_start, .. } => {
+            return time(format!(
+                "start_fleet({})",
+                all(vec![
+                    argument("first_worker", first_worker, plain),
+                    argument("last_worker", last_worker, plain),
+                    argument("not_before", not_before_us, |us| instant(*us)),
+                    Some(format!("first_start => {first_start}")),
+                ])
+            ));
         }
         Administration::EndFleet => "end_fleet()".into(),
         Administration::RequireProtocol { lowest } => format!("require_protocol({lowest})"),
@@ -606,6 +616,8 @@ fn administrators_query(call: &Administration) -> String {
             last_datacenter,
             synchronous,
             witnesses,
+            none_by_hand,
+            ..
         } => format!(
             "configure({})",
             all(vec![
@@ -616,13 +628,23 @@ fn administrators_query(call: &Administration) -> String {
                 argument("last_datacenter", last_datacenter, plain),
                 argument("synchronous", synchronous, yes),
                 argument("witnesses", witnesses, yes),
+                Some(format!("none_by_hand => {none_by_hand}")),
             ])
         ),
         Administration::RevokeLease(identity) => {
             return time(format!("revoke_lease({}, {})", identity.worker, identity.datacenter));
         }
-        Administration::Reserve { identity, .. } => {
-            format!("reserve({}, {})", identity.worker, identity.datacenter)
+        Administration::Reserve { identity, used_by, .. } => {
+            return time(format!(
+                "reserve({})",
+                all(vec![
+                    Some(format!("{}, {}", identity.worker, identity.datacenter)),
+                    argument("used_by", used_by, |role| format!("'{role}'")),
+                ])
+            ));
+        }
+        Administration::GiveUpReservation(identity) => {
+            format!("give_up_reservation({}, {})", identity.worker, identity.datacenter)
         }
         Administration::Freeze { until_us, .. } => return time(format!("freeze({})", instant(*until_us))),
         Administration::Unfreeze { .. } => "unfreeze()".into(),

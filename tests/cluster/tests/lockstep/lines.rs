@@ -12,7 +12,8 @@ pub const DUMP: &str = "
         SELECT string_agg(line, chr(10)) FROM (
             SELECT concat_ws(' ', 'settings -', 'lease', snowflake_registry.microseconds(lease), 'longest',
                 snowflake_registry.microseconds(longest_lease), 'every', snowflake_registry.microseconds(renew_every),
-                'workers', first_worker, last_worker, 'datacenters', last_datacenter, 'synchronous', synchronous,
+                'longest', snowflake_registry.microseconds(longest_renewal), 'workers', coalesce(first_worker::text, '-'),
+                coalesce(last_worker::text, '-'), 'datacenters', last_datacenter, 'synchronous', synchronous,
                 'timeline', timeline, 'server', lockstep.us(server_started), 'serial', serial, 'started', is_started,
                 'floor', lockstep.us(nothing_before), 'waits', snowflake_registry.microseconds(waits), 'counted',
                 lockstep.us(counted_at), 'flags', is_proved, is_witnessed, is_restarted, witnesses, 'frozen',
@@ -21,8 +22,9 @@ pub const DUMP: &str = "
             UNION ALL
             SELECT concat_ws(' ', 'lease', datacenter_id || '/' || worker_id, lockstep.us(granted_from),
                 lockstep.us(granted_until), 'id', coalesce(lease_id::text, '-'), 'nonce', coalesce(nonce::text, '-'),
-                'node', coalesce(node_name, '-'), 'protocol', protocol, 'acquired', lockstep.us(acquired_at), 'renewed',
-                lockstep.us(renewed_at), is_renewed, 'grants', grant_count, 'reserved', is_reserved, 'used',
+                'node', coalesce(node_name, '-'), 'role', coalesce(role, '-'), 'protocol', protocol, 'acquired', lockstep.us(acquired_at), 'renewed',
+                lockstep.us(renewed_at), is_renewed, 'grants', grant_count, 'reserved', is_reserved,
+                coalesce(reserved_for, '-'), 'by_hand', lockstep.us(said_by_hand_at), 'used',
                 lockstep.us(used_until), 'released', lockstep.us(released_until))
             FROM snowflake_registry.lease
             UNION ALL
@@ -36,10 +38,11 @@ pub const DUMP: &str = "
     END;";
 
 /// The columns that the dump leaves out, and the tables that it does not contain. The page about tests lists them.
-pub const NOT_COMPARED: [&str; 21] = [
+pub const NOT_COMPARED: [&str; 24] = [
     "lease.clock_offset",
     "lease.host",
     "lease.layout",
+    "lease.note",
     "lease.port",
     "lease.version",
     "segment.description",
@@ -50,6 +53,8 @@ pub const NOT_COMPARED: [&str; 21] = [
     "settings.counted_by",
     "settings.database_oid",
     "settings.format",
+    "settings.numbers_counted_at",
+    "settings.numbers_wait",
     "settings.only_row",
     "settings.quarantine_reason",
     "settings.registry_id",
@@ -82,13 +87,14 @@ pub fn lines(tables: &Tables) -> Vec<String> {
     let s = &tables.settings;
     let requests: Vec<_> = s.requests.iter().map(|name| format!("{:08x}", name.0)).collect();
     let mut lines = vec![format!(
-        "settings - lease {} longest {} every {} workers {} {} datacenters {} synchronous {} timeline {} server {} \
+        "settings - lease {} longest {} every {} longest {} workers {} {} datacenters {} synchronous {} timeline {} server {} \
          serial {} started {} floor {} waits {} counted {} flags {} {} {} {} frozen {} requests {}",
         s.lease_us,
         s.longest_lease_us,
         s.renew_every_us,
-        s.first_worker,
-        s.last_worker,
+        s.longest_renewal_us,
+        or_none(s.workers.map(|(first, _)| first)),
+        or_none(s.workers.map(|(_, last)| last)),
         s.last_datacenter,
         t(s.synchronous),
         s.place.timeline,
@@ -107,8 +113,8 @@ pub fn lines(tables: &Tables) -> Vec<String> {
     )];
     lines.extend(tables.leases.iter().map(|(identity, row)| {
         format!(
-            "lease {}/{} {} {} id {} nonce {} node {} protocol {} acquired {} renewed {} {} grants {} reserved {} used {} \
-             released {}",
+            "lease {}/{} {} {} id {} nonce {} node {} role {} protocol {} acquired {} renewed {} {} grants {} \
+             reserved {} {} by_hand {} used {} released {}",
             identity.datacenter,
             identity.worker,
             row.from_us,
@@ -116,12 +122,15 @@ pub fn lines(tables: &Tables) -> Vec<String> {
             or_none(row.lease_id),
             or_none(row.nonce),
             or_none(row.node_name.as_ref()),
+            or_none(row.role.as_ref()),
             row.protocol,
             row.acquired_at_us,
             row.renewed_at_us,
             t(row.is_renewed),
             row.grant_count,
             t(row.is_reserved),
+            or_none(row.reserved_for.as_ref()),
+            us(row.said_by_hand_at_us),
             us(row.used_until_us),
             us(row.released_until_us)
         )

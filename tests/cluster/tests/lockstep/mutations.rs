@@ -21,7 +21,7 @@ const fn mutation(name: &'static str, from: &'static str, to: &'static str) -> M
     Mutation { name, from, to }
 }
 
-pub const MUTATIONS: [Mutation; 32] = [
+pub const MUTATIONS: [Mutation; 39] = [
     mutation(CONTROL, "RETURN (1, 1);", "RETURN (1, 1);"),
     mutation(
         "quarantine-keeps-nonces",
@@ -115,7 +115,34 @@ pub const MUTATIONS: [Mutation; 32] = [
         "AND (registry.waits > '0' OR registry.nothing_before > moment OR NOT registry.is_started)",
         "AND (registry.nothing_before > moment OR NOT registry.is_started)",
     ),
-    mutation("reserved-ids-are-granted", " AND NOT candidate.is_reserved\n", "\n"),
+    mutation("reserved-ids-are-granted", "\n                    AND NOT candidate.is_reserved END", " END"),
+    mutation("grants-to-any-role", "lease.reserved_for = session_user\n", "lease.reserved_for IS NOT NULL\n"),
+    mutation("by-hand-is-not-last", "             candidate.is_by_hand,\n", ""),
+    mutation(
+        "renews-for-any-role",
+        "ELSIF held.is_reserved AND held.reserved_for IS DISTINCT FROM session_user THEN",
+        "ELSIF false THEN",
+    ),
+    mutation(
+        "reserves-leased-ids",
+        "ELSIF for_role IS NULL AND held.grant_count > 0 THEN",
+        "ELSIF false THEN",
+    ),
+    mutation(
+        "starts-without-a-wait",
+        "IF NOT coalesce(start_fleet.first_start, false) THEN",
+        "IF false THEN",
+    ),
+    mutation(
+        "the-pool-grows",
+        "IF registry.is_started AND NOT coalesce(configure.none_by_hand, false)",
+        "IF false AND NOT coalesce(configure.none_by_hand, false)",
+    ),
+    mutation(
+        "configures-without-a-trace",
+        "IF (changed.lease, changed.renew_every",
+        "IF false AND (changed.lease, changed.renew_every",
+    ),
     mutation(
         "numbers-in-a-freeze",
         "IF stored.closed_reason IS NOT NULL OR is_frozen THEN",

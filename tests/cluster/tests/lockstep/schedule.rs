@@ -101,6 +101,12 @@ enum Event {
     Reserve {
         worker: Option<u32>,
     },
+    /// Reserves a worker ID for the role of the holders.
+    ReserveForRole {
+        worker: u32,
+    },
+    /// Gives up all reservations for roles.
+    GiveUpReservations,
     RequireProtocol,
     Restart,
     SetBack {
@@ -167,15 +173,12 @@ impl Schedule<'_, '_> {
         let place = Place { timeline: 1, started_us: BEGAN_US - SECOND_US };
         self.registry_id = self.compared.begin(place, BEGAN_US, !self.is_own_only)?;
         self.new_settings();
-        let first = if self.random.once_in(8) {
-            Administration::Quarantine
-        } else {
-            let not_before_us =
-                self.random.once_in(4).then(|| BEGAN_US + self.between(-SECOND_US, 60 * SECOND_US));
-            Administration::StartFleet { not_before_us }
-        };
         let configure = self.configuration();
-        let mut calls = vec![first, configure];
+        let mut calls = if self.random.once_in(8) {
+            vec![configure, Administration::Quarantine]
+        } else {
+            vec![self.start(), configure]
+        };
         if self.random.once_in(3) {
             calls.swap(0, 1);
         }
@@ -275,16 +278,17 @@ impl Schedule<'_, '_> {
     fn begin_story(&mut self) {
         let holder = self.random.below(HOLDERS as u64) as usize;
         let other = (holder + 1) % HOLDERS;
-        let settings = &self.compared.stand_in.tables.settings;
-        let (first, last) = (settings.first_worker, settings.last_worker);
-        let pin = Some(first + self.random.below(u64::from(last - first) + 1) as u32);
+        let (first, last) = self.compared.stand_in.tables.settings.workers.unwrap_or_default();
+        let worker = first + self.random.below(u64::from(last - first) + 1) as u32;
+        let pin = Some(worker);
         let is_silent = !self.random.once_in(4);
         let acquire = |holder| Event::Acquire { holder, pin, is_lost: false };
         let renew = Event::Renew { holder };
         let back = Event::SetBack { to_last: true, is_silent };
         let ready = [Event::EndQuarantine, Event::Unfreeze, Event::ResumeSegments];
         let another = pin.map(|pin| if pin == last { first } else { pin + 1 });
-        let story: Vec<Event> = match self.random.below(12) {
+        let at = self.random.below(12);
+        let story: Vec<Event> = match at {
             // The rest of a released range is granted, and both are lost, or only the grant.
             0 | 1 => {
                 let mut release = [Event::Keep, Event::Release { holder }];
@@ -339,7 +343,11 @@ impl Schedule<'_, '_> {
                 let reserve = Event::Reserve { worker: None };
                 [acquire(holder), renew, renew, Event::Keep, reserve, renew, renew, back, renew].into()
             }
-            6 => [Event::Reserve { worker: pin }, acquire(holder), acquire(other)].into(),
+            6 => {
+                let acquire = |holder| Event::Acquire { holder, pin: None, is_lost: false };
+                let reserve = [Event::GiveUpReservations, Event::Reserve { worker: pin }];
+                reserve.into_iter().chain((0..HOLDERS).map(acquire)).collect()
+            }
             // Both leases are lost, and one of the holders shows the token of the other.
             7 => [
                 Event::Keep,
@@ -392,10 +400,18 @@ impl Schedule<'_, '_> {
             .into(),
         };
         self.story.extend(ready);
+        // The worker ID of a pin must be reserved.
+        if at != 6 {
+            let workers = [pin, another].into_iter().flatten();
+            self.story.extend(workers.map(|worker| Event::ReserveForRole { worker }));
+        }
         if self.random.once_in(2) {
             self.story.push_back(Event::Wait);
         }
         self.story.extend(story);
+        if self.random.once_in(2) {
+            self.story.push_back(Event::GiveUpReservations);
+        }
     }
 
     fn execute(&mut self, event: Event, counts: &mut BTreeMap<String, u64>) -> Result<(), Difference> {
@@ -498,12 +514,29 @@ impl Schedule<'_, '_> {
                     last_datacenter: None,
                     synchronous: None,
                     witnesses: None,
+                    none_by_hand: false,
+                    name: self.request_name(),
                 };
                 self.administer(call, counts)
             }
             Event::Reserve { worker } => {
                 let call = self.reservation(worker);
                 self.administer(call, counts)
+            }
+            Event::ReserveForRole { worker } => {
+                let identity = Identity { datacenter: 0, worker };
+                let used_by = Some("fleet".into());
+                let call = Administration::Reserve { identity, used_by, name: self.request_name() };
+                self.administer(call, counts)
+            }
+            Event::GiveUpReservations => {
+                let leases = &self.compared.stand_in.tables.leases;
+                let reserved = leases.iter().filter(|(_, row)| row.reserved_for.is_some());
+                let reserved: Vec<_> = reserved.map(|(identity, _)| *identity).collect();
+                for identity in reserved {
+                    self.administer(Administration::GiveUpReservation(identity), counts)?;
+                }
+                Ok(())
             }
             Event::RequireProtocol => {
                 let lowest = 1 + self.random.below(3) as u32;
@@ -577,6 +610,12 @@ impl Schedule<'_, '_> {
             registry_id,
             tokens: shown.iter().map(|shown| shown.token.clone()).collect(),
             node_name: (!self.random.once_in(20)).then(|| format!("S{holder}")),
+            role: "fleet".into(),
+            by_hand: if self.story.is_empty() && self.random.once_in(6) {
+                (0..1 + self.random.below(3)).map(|_| self.random.below(7) as u32).collect()
+            } else {
+                vec![]
+            },
             clock_us: self.now_us() + off_us,
             round_trip_us: if self.random.once_in(10) { self.between(-10, 70 * SECOND_US) } else { 0 },
         };
@@ -807,7 +846,26 @@ impl Schedule<'_, '_> {
             datacenter: if worker.is_none() { self.random.below(8) as u32 / 7 } else { 0 },
             worker: worker.unwrap_or_else(|| self.random.below(6) as u32),
         };
-        Administration::Reserve { identity, name: self.request_name() }
+        let used_by = match self.random.below(4) {
+            0 if worker.is_none() => Some("fleet".into()),
+            1 if worker.is_none() => Some("other".into()),
+            _ => None,
+        };
+        Administration::Reserve { identity, used_by, name: self.request_name() }
+    }
+
+    fn start(&mut self) -> Administration {
+        let is_given = !self.random.once_in(6);
+        Administration::StartFleet {
+            first_worker: is_given.then_some(0),
+            last_worker: is_given.then(|| 3 + self.random.below(3) as u32),
+            not_before_us: self
+                .random
+                .once_in(4)
+                .then(|| self.now_us() + self.between(-SECOND_US, 60 * SECOND_US)),
+            first_start: !self.random.once_in(4),
+            name: self.request_name(),
+        }
     }
 
     fn configuration(&mut self) -> Administration {
@@ -821,6 +879,8 @@ impl Schedule<'_, '_> {
             last_datacenter: self.random.once_in(2).then(|| self.random.below(2) as u32),
             synchronous: Some(self.random.once_in(4)),
             witnesses: Some(self.random.once_in(2)),
+            none_by_hand: self.random.once_in(2),
+            name: self.request_name(),
         }
     }
 
@@ -882,7 +942,7 @@ impl Schedule<'_, '_> {
             89..92 => Administration::DropSegment { name },
             92..95 => self.creation(&name),
             95 => Administration::RequireProtocol { lowest: self.random.below(5) as u32 },
-            96 => Administration::StartFleet { not_before_us: None },
+            96 => self.start(),
             97 => Administration::EndFleet,
             98 if self.random.once_in(2) => Administration::RevokeSegment { name },
             98 => Administration::GrantSegment { name },

@@ -26,13 +26,13 @@ fn a_subscription_leaves_the_registry_alone() {
     // All in one transaction: when the last row is visible, all others have arrived.
     other.run("BEGIN");
     administer(&mut other, "alter_segment('orders', next_value => 1500)");
-    administer(&mut other, "configure(last_worker => 5)");
+    administer(&mut other, "configure(last_datacenter => 5)");
     other.run("INSERT INTO bills VALUES (1); COMMIT");
     all_arrive("a bill", || single::<i64>(&mut client, "SELECT count(*) FROM bills") == 1);
     let next = "SELECT next_value::bigint FROM snowflake_registry.segment";
     assert_eq!(single::<i64>(&mut client, next), given[1].last() + 1);
-    let last_worker = "SELECT last_worker FROM snowflake_registry.settings";
-    assert_eq!(single::<i32>(&mut client, last_worker), i32::MAX);
+    let last_datacenter = "SELECT last_datacenter FROM snowflake_registry.settings";
+    assert_eq!(single::<i32>(&mut client, last_datacenter), i32::MAX);
     assert!(subscriber.log().contains("skipping row of another registry"), "{}", subscriber.log());
     client.run("DROP SUBSCRIPTION everything");
     // The triggers that guard the rows fire in this mode too.
@@ -144,7 +144,7 @@ fn any_server_tells_of_a_lost_grant() {
     let answer = liar.acquire(&mut client, 1024).unwrap();
     assert_eq!((answer.outcome.as_str(), super::member::state(&mut client).as_str()), ("granted", "ready"));
     assert_eq!(early.renew_and_show(&mut client, &[&shown]).unwrap().outcome, "granted");
-    assert!(super::member::reason(&mut client).contains("a server knows of 4 grants"));
+    assert!(super::member::reason(&mut client).contains("a server knows of 5 grants"));
 }
 
 /// A server that has given up a lease can still report it. The end of that lease is in the future.
@@ -285,6 +285,8 @@ fn holders_of_numbers_come_first() {
         // That server sends its regular report.
         assert_eq!(report(&mut client, "orders", &[&shown]).0, "closed");
     }
+    // The call of configure() was lost, too.
+    administer(&mut client, "unfreeze()");
     administer(&mut client, "resume_segments()");
     assert!(stranger.granted(&mut client, "orders").first.unwrap() > lost.last());
 }
@@ -342,7 +344,9 @@ fn no_function_lowers_the_floor() {
     let floor = "SELECT nothing_before::text FROM snowflake_registry.settings";
     let before: String = single(&mut client, floor);
     cluster.set_clock(-3_600.0);
-    client.run("SELECT snowflake_registry.quarantine(); SELECT snowflake_registry.start_fleet()");
+    client.run(
+        "SELECT snowflake_registry.quarantine(); SELECT snowflake_registry.start_fleet(first_start => true)",
+    );
     assert_eq!(super::member::state(&mut client), "quarantine");
     client.run("SELECT snowflake_registry.end_quarantine()");
     assert_eq!(single::<String>(&mut client, floor), before);
@@ -384,24 +388,27 @@ fn a_taker_that_needs_no_grant_is_refused() {
     Member::default().granted(&mut client, "orders");
 }
 
-/// A server keeps its worker ID as a fixed one and leaves the registry: no other server gets that worker ID.
+/// A server that leaves the registry gets a worker ID that no server had from the registry.
 #[test]
-fn a_reserved_worker_id_is_not_given_again() {
+fn a_reserved_worker_id_is_not_given() {
     let cluster = super::member::start(Cluster::builder().clock());
     let mut client = cluster.connect();
-    administer(&mut client, "configure(last_worker => 2)");
-    let mut leaves = super::member::granted(&mut client);
-    // A worker ID that was never granted can be reserved too.
-    client.run("SELECT snowflake_registry.reserve(0); SELECT snowflake_registry.reserve(1)");
-    assert_eq!(leaves.renew(&mut client).unwrap().outcome, "granted");
+    administer(&mut client, "configure(last_worker => 3)");
+    let mut stays = super::member::granted(&mut client);
+    client.run("SELECT snowflake_registry.reserve(1); SELECT snowflake_registry.reserve(2)");
+    let (code, said) = failure(&mut client, "SELECT snowflake_registry.reserve(0)");
+    assert_eq!(code, "55006");
+    assert!(said.contains("worker ID 0 (datacenter 0) is leased by a server without a name"), "{said}");
+    assert_eq!(stays.renew(&mut client).unwrap().outcome, "granted");
     let state =
         "SELECT count(*) FROM snowflake_registry.fleet WHERE state = 'reserved' AND free_from IS NULL";
-    // Its lease has ended.
-    cluster.set_clock(3_600.0);
     assert_eq!(single::<i64>(&mut client, state), 2);
-    assert_eq!(Leaser::new().acquire(&mut client, 1024).unwrap().worker, Some(2));
-    let answer = Leaser::new().acquire(&mut client, 2).unwrap();
-    assert_eq!((answer.outcome.as_str(), answer.free_from), ("taken", None));
+    assert_eq!(Leaser::new().acquire(&mut client, 1024).unwrap().worker, Some(3));
+    let answer = Leaser::new().acquire(&mut client, 1024).unwrap();
+    assert_eq!(answer.outcome, "taken", "{answer:?}");
+    // The lease has ended.
+    cluster.set_clock(3_600.0);
+    assert_eq!(failure(&mut client, "SELECT snowflake_registry.reserve(0)").0, "55000");
     let lifted = "UPDATE snowflake_registry.lease SET is_reserved = false";
     assert_eq!(failure(&mut client, lifted).0, "23001");
 }

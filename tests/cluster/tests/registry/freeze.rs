@@ -115,8 +115,10 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(failure(&mut client, &format!("SELECT snowflake_registry.{reserve}")).0, "22023");
     }
     assert_eq!(failure(&mut client, "SELECT snowflake_registry.unfreeze()").0, "55000");
-    let (code, said) =
-        failure(&mut client, "SELECT snowflake_registry.start_fleet(now() + interval '2 days')");
+    let (code, said) = failure(
+        &mut client,
+        "SELECT snowflake_registry.start_fleet(not_before => now() + interval '2 days')",
+    );
     assert_eq!(code, "22023", "{said}");
     // A freeze at a past time: leases continue to their ends.
     granted(&mut client);
@@ -147,7 +149,7 @@ fn a_freeze_is_not_moved_to_later() {
 fn a_fleet_that_begins_later() {
     let cluster = Cluster::builder().clock().extensions(&["snowflake_id_registry"]).start();
     let mut client = cluster.connect();
-    client.run("SELECT snowflake_registry.start_fleet(not_before => clock_timestamp() + interval '1 h')");
+    client.run("SELECT snowflake_registry.start_fleet(0, 1023, not_before => clock_timestamp() + interval '1 h', first_start => true)");
     let early = Leaser::new().acquire(&mut client, 1024).unwrap();
     assert_eq!(early.outcome, "taken");
     cluster.set_clock(3_601.0);

@@ -135,7 +135,7 @@ fn a_registry_in_use_is_not_dropped_by_accident() {
 
     // An event trigger takes a superuser. Without it PostgreSQL refuses, and names what to call.
     client.run("CREATE ROLE owner LOGIN; GRANT CREATE ON DATABASE postgres TO owner; SET ROLE owner");
-    client.run("CREATE EXTENSION snowflake_id_registry; SELECT snowflake_registry.start_fleet()");
+    client.run("CREATE EXTENSION snowflake_id_registry; SELECT snowflake_registry.start_fleet(0, 1023, first_start => true)");
     let (code, said) = failure(&mut client, "DROP EXTENSION snowflake_id_registry");
     assert_eq!(code, "2BP01");
     assert!(said.contains("the_fleet_is_in_use_call_end_fleet_first"), "{said}");

@@ -16,7 +16,7 @@ fn a_copy_of_the_database_takes_its_place() {
     let mut client = cluster.connect_to("registry");
     client.run(
         "CREATE EXTENSION snowflake_id_registry;
-         SELECT snowflake_registry.start_fleet();
+         SELECT snowflake_registry.start_fleet(0, 1023, first_start => true);
          SELECT snowflake_registry.create_segment('shared');
          UPDATE snowflake_registry.segment SET has_left = true",
     );
@@ -63,7 +63,7 @@ fn a_registry_is_dumped_and_restored() {
          CREATE EXTENSION snowflake_id_registry;
          GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
          GRANT EXECUTE ON FUNCTION snowflake_registry.renew TO fleet;
-         SELECT snowflake_registry.start_fleet();
+         SELECT snowflake_registry.start_fleet(0, 1023, first_start => true);
          RESET ROLE",
     );
     let mut member = granted(&mut client);
@@ -144,7 +144,7 @@ fn the_registry_is_installed_by_psql() {
         assert!(said.contains("schema \"snowflake_registry\" already exists"), "{said}");
         let owner = "SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'snowflake_registry'";
         assert_eq!(single::<String>(&mut client, owner), "ordinary");
-        client.run("SET ROLE ordinary; SELECT snowflake_registry.start_fleet()");
+        client.run("SET ROLE ordinary; SELECT snowflake_registry.start_fleet(0, 1023, first_start => true)");
         let mut member = granted(&mut client);
         assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
         let (code, _) = failure(&mut client, "DROP SCHEMA snowflake_registry");

@@ -210,7 +210,7 @@ fn a_start_without_a_timeline_counts_as_a_loss() {
          REVOKE EXECUTE ON FUNCTION pg_walfile_name(pg_lsn), pg_current_wal_lsn() FROM PUBLIC;
          SET ROLE keeper_of_ids;
          CREATE EXTENSION snowflake_id_registry;
-         SELECT snowflake_registry.start_fleet();
+         SELECT snowflake_registry.start_fleet(0, 1023, first_start => true);
          SELECT snowflake_registry.create_segment('orders');
          RESET ROLE",
     );

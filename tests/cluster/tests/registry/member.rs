@@ -15,7 +15,7 @@ pub static NEXT: AtomicU32 = AtomicU32::new(1);
 /// Starts a server with the registry of a fleet.
 pub fn start(registry: Builder) -> Cluster {
     let cluster = registry.extensions(&["snowflake_id_registry"]).start();
-    cluster.connect().run("SELECT snowflake_registry.start_fleet()");
+    cluster.connect().run("SELECT snowflake_registry.start_fleet(0, 1023, first_start => true)");
     cluster
 }
 

@@ -15,8 +15,11 @@ fn not_started() -> (Cluster, Client) {
 #[test]
 fn a_fleet_that_was_ended_begins_no_earlier() {
     let (_cluster, mut client) = not_started();
-    administer(&mut client, "start_fleet(not_before => clock_timestamp() + '1 hour')");
-    for again in [&["start_fleet()"][..], &["quarantine()", "end_quarantine()"]] {
+    administer(
+        &mut client,
+        "start_fleet(0, 1023, not_before => clock_timestamp() + '1 hour', first_start => true)",
+    );
+    for again in [&["start_fleet(first_start => true)"][..], &["quarantine()", "end_quarantine()"]] {
         administer(&mut client, "end_fleet()");
         assert_eq!(state(&mut client), "not started");
         for call in again {
@@ -34,7 +37,7 @@ fn a_fleet_that_was_ended_begins_no_earlier() {
 fn worker_ids_are_reserved_before_the_start() {
     let (_cluster, mut client) = not_started();
     administer(&mut client, "reserve(0)");
-    administer(&mut client, "start_fleet()");
+    administer(&mut client, "start_fleet(0, 1023, first_start => true)");
     let mut member = granted(&mut client);
     assert_eq!(member.renew(&mut client).unwrap().worker, Some(1));
     assert_eq!(failure(&mut client, "SELECT snowflake_registry.start_fleet()").0, "55000");

@@ -18,7 +18,7 @@ fn start_registry(installation: &Installation, version: &str, lease: &str) -> Cl
     client.run(&format!(
         "CREATE ROLE fleet LOGIN;
          CREATE EXTENSION snowflake_id_registry VERSION '{version}';
-         SELECT snowflake_registry.start_fleet();
+         SELECT snowflake_registry.start_fleet(0, 1023, first_start => true);
          SELECT snowflake_registry.configure({lease});
          SELECT snowflake_registry.create_segment('orders', min_step => 50, max_step => 50);
          GRANT USAGE ON SCHEMA snowflake_registry TO fleet;

@@ -126,7 +126,7 @@ fn a_registry_without_an_extension_is_updated_by_psql() {
     };
     psql("psql --no-psqlrc --file", format!("snowflake_id_registry--{CURRENT}.sql"));
     admin.run(
-        "SELECT snowflake_registry.start_fleet(), snowflake_registry.create_segment('orders');
+        "SELECT snowflake_registry.start_fleet(0, 1023, first_start => true), snowflake_registry.create_segment('orders');
          GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
          GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew, snowflake_registry.take TO fleet",
     );
