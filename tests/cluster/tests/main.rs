@@ -123,6 +123,7 @@ mod registry {
     mod lost_grants;
     mod lost_ranges;
     mod member;
+    mod pool;
     mod prepared;
     mod privileges;
     mod release;

@@ -118,7 +118,7 @@ fn a_program_with_a_twin() {
     });
     assert!(matches!(error, Error::NoLease { .. }), "{error:?}");
     assert_eq!(program.identity(), None);
-    client.run("SELECT snowflake_registry.configure(last_worker => 1)");
+    client.run("SELECT snowflake_registry.configure(last_worker => 1, none_by_hand => true)");
     all.push(eventually("an ID", || program.next_id().ok()));
     assert_eq!(program.identity().unwrap().worker, 1);
     assert_distinct(&all);

@@ -191,7 +191,7 @@ impl Servers {
                  'clock', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint));
              SELECT FROM snowflake_registry.take(
                  '{\"protocol\": 1, \"registry\": null, \"tokens\": [], \"requests\": [{\"name\": \"orders\"}]}');
-             SELECT snowflake_registry.configure(last_worker => 1000)",
+             SELECT snowflake_registry.configure(last_worker => 1000, none_by_hand => true)",
         );
         "published"
     }
