@@ -235,6 +235,9 @@ BEGIN
                   HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
     ELSIF reserve.used_by IS NOT NULL AND for_role IS NULL THEN
         RAISE EXCEPTION 'role with OID % does not exist', reserve.used_by::oid USING ERRCODE = 'undefined_object';
+    ELSIF EXISTS (SELECT FROM pg_roles AS known WHERE known.rolname = for_role AND NOT known.rolcanlogin) THEN
+        RAISE EXCEPTION 'role % is not permitted to log in', snowflake_registry.name_in_words(for_role)
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Specify the login role of the server.';
     END IF;
     registry := snowflake_registry.begin_request();
     moment := clock_timestamp();
@@ -258,7 +261,7 @@ BEGIN
                   DETAIL = format('The lease ends at %s, unless the server renews it.',
                                   snowflake_registry.in_words(held.granted_until)),
                   HINT = CASE
-                      WHEN for_role IS NULL THEN 'Use another worker ID by hand, best one below first_worker.'
+                      WHEN for_role IS NULL THEN 'Use another worker ID by hand, outside the pool.'
                       ELSE format('Use another worker ID, or revoke the lease first: '
                                   'SELECT snowflake_registry.revoke_lease(%s, %s);',
                                   reserve.worker_id, reserve.datacenter_id) END;
@@ -266,7 +269,7 @@ BEGIN
         RAISE EXCEPTION 'worker ID % (datacenter %) was leased before', reserve.worker_id, reserve.datacenter_id
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = 'A worker ID that was leased once is never used by hand.',
-                  HINT = 'Use another worker ID by hand, best one below first_worker.';
+                  HINT = 'Use another worker ID by hand, outside the pool.';
     ELSIF for_role IS NULL AND registry.waits > '0' AND NOT coalesce(held.is_reserved, false) THEN
         RAISE EXCEPTION 'cannot reserve a worker ID for use by hand during a quarantine'
             USING ERRCODE = 'object_not_in_prerequisite_state',

@@ -100,7 +100,7 @@ COMMENT ON COLUMN snowflake_registry.fleet.synchronous IS 'same as in view statu
 COMMENT ON COLUMN snowflake_registry.fleet.waits_for_standbys IS 'same as in view status';
 COMMENT ON COLUMN snowflake_registry.fleet.state IS
     'state of the identity: held, ending (revoked or released, but in use until granted_until or free_from), lapsed (not '
-    'renewed in time), reserved (never granted again), or free';
+    'renewed in time), reserved (for use by hand, or for one role), or free';
 COMMENT ON COLUMN snowflake_registry.fleet.node_name IS
     'name of the server; the server reports its name, host, port, layout and version';
 COMMENT ON COLUMN snowflake_registry.fleet.time_left IS

@@ -35,7 +35,7 @@ fn server() -> Cluster {
         ("log_min_error_statement", "panic"),
     ];
     let server = Cluster::builder().settings(&settings).extensions(&[]).start();
-    server.connect().run("CREATE ROLE fleet LOGIN; CREATE ROLE other");
+    server.connect().run("CREATE ROLE fleet LOGIN; CREATE ROLE other LOGIN");
     server
 }
 

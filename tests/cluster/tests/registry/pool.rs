@@ -267,7 +267,7 @@ fn a_lost_call_is_noticed() {
     let copy = cluster.duplicate_in_between();
     let mut client = cluster.connect();
     administer(&mut client, "end_quarantine()");
-    client.run("CREATE ROLE s0");
+    client.run("CREATE ROLE s0 LOGIN");
     let calls = [
         "configure(last_worker => 500)",
         "configure(last_worker => 600, none_by_hand => true)",
