@@ -19,6 +19,7 @@
 //! | [`segment`] | segments: their functions, and the background worker that fetches ranges of numbers |
 //! | [`background`] | code shared by the background workers |
 //! | [`admin`] | view `snowflake_status`, and the requests of administrators |
+//! | [`check`] | `snowflake_check()`: what it asks the registry, and the IDs that it reads |
 //! | [`read`] | decoding of IDs, ID ranges for times, text forms, masks; layouts |
 
 #![deny(clippy::disallowed_methods)] // clippy.toml lists them.
@@ -28,6 +29,7 @@ use pgrx::prelude::*;
 mod admin;
 mod adopt;
 mod background;
+mod check;
 mod config;
 mod defaults;
 mod error;

@@ -41,6 +41,7 @@ BEGIN
             FROM pg_catalog.pg_proc AS p
             WHERE p.pronamespace OPERATOR(pg_catalog.=) 'snowflake_internal'::pg_catalog.regnamespace
                OR p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
+                '@extschema@.snowflake_check()',
                 '@extschema@.snowflake_accept_clock()',
                 '@extschema@.snowflake_raise_floor(timestamptz)',
                 '@extschema@.snowflake_reset_horizon(int, int)',
@@ -143,5 +144,6 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_watermarks(),
     snowflake_internal.snowflake_segments_in_use()
     TO pg_monitor;
+GRANT EXECUTE ON FUNCTION snowflake_check() TO pg_monitor;
 GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_seq_status, snowflake_watermark_status,
     snowflake_segment_status TO pg_monitor;

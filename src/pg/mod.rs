@@ -20,6 +20,7 @@ pub mod role;
 pub mod row;
 pub mod rows;
 pub mod running_copy;
+pub mod sample;
 pub mod server;
 pub mod set_returning;
 pub mod setting;

@@ -21,7 +21,7 @@ use pgrx_sql_entity_graph::{PgrxSql, SchemaEntity, SqlGraphEntity, ToSql};
 /// Each part may depend on those before it. Bodies in strings may call functions of any part, because PostgreSQL does not
 /// check such bodies in the script of an extension. `schema` is first because the library declares functions in that schema,
 /// and `store_history` is last because it calls a function that the script creates.
-const PARTS: [&str; 28] = [
+const PARTS: [&str; 29] = [
     "schema",
     "horizon",
     "type",
@@ -48,6 +48,7 @@ const PARTS: [&str; 28] = [
     "watermark",
     "catalog",
     "home",
+    "check",
     "privileges",
     "store_history",
 ];

@@ -13,6 +13,7 @@
 
 pub mod accidents;
 pub mod book;
+pub mod check;
 pub mod citus;
 mod cluster;
 pub mod copies;

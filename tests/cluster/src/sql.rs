@@ -26,11 +26,16 @@ pub fn single<T: for<'a> FromSql<'a>>(client: &mut Client, query: &str) -> T {
     client.query_one(query, &[]).unwrap_or_else(|error| panic!("{query}: {}", text(&error))).get(0)
 }
 
+/// All rows of a query.
+#[track_caller]
+pub fn rows_of(client: &mut Client, query: &str) -> Vec<postgres::Row> {
+    client.query(query, &[]).unwrap_or_else(|error| panic!("{query}: {}", text(&error)))
+}
+
 /// The IDs in the first column of all rows.
 #[track_caller]
 pub fn ids(client: &mut Client, query: &str) -> Vec<i64> {
-    let rows = client.query(query, &[]).unwrap_or_else(|error| panic!("{query}: {}", text(&error)));
-    rows.iter().map(|row| row.get(0)).collect()
+    rows_of(client, query).iter().map(|row| row.get(0)).collect()
 }
 
 /// Whether a relation that the server itself writes has content. Checks its size, because queries fail on a relation

@@ -28,6 +28,13 @@ mod book {
     mod two_servers;
     mod without_the_library;
 }
+mod check {
+    mod hostile;
+    mod registry;
+    mod server;
+    mod standby;
+    mod tables;
+}
 mod client {
     mod clocks;
     mod hostile;

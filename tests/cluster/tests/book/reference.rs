@@ -197,7 +197,7 @@ fn objects_in_the_users_schema() {
         client.query(&query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
     };
     let functions = members("pg_proc", "oid::regprocedure", "pronamespace = 'public'::regnamespace");
-    assert_eq!(functions.len(), 82, "{functions:#?}");
+    assert_eq!(functions.len(), 83, "{functions:#?}");
     let relations = [
         "snowflake_adopt_progress",
         "snowflake_clock_seq_status",

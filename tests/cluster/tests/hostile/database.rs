@@ -171,6 +171,7 @@ const USES: &[&str] = &[
     "CREATE TABLE shop.receipts (id pg_catalog.int8 DEFAULT public.snowflake_segment_nextval('customers'::pg_catalog.text),
                                  note pg_catalog.text);
      INSERT INTO shop.receipts DEFAULT VALUES; COPY shop.receipts (note) FROM PROGRAM 'echo 1'",
+    "SELECT problem FROM public.snowflake_check()",
     // Twice, because the second call updates the row.
     "SELECT public.snowflake_segment_grant('customers'::pg_catalog.text, 'mallory'::pg_catalog.regrole);
      SELECT public.snowflake_segment_grant('orders'::pg_catalog.text, 'mallory'::pg_catalog.regrole);

@@ -1,0 +1,221 @@
+//! `snowflake_check()` asks the registry, with the connection code of the registry worker: problems of the connection, and
+//! problems that the registry itself sees.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::check::*;
+use harness::network::{Fault, Proxy, unused_port};
+use harness::*;
+
+/// A server that takes the place of a registry: its function returns the rows of a table, and the request as detail.
+const STAND_IN: &str = "
+    CREATE ROLE fleet LOGIN;
+    CREATE SCHEMA snowflake_registry;
+    CREATE TABLE snowflake_registry.problem (problem text, hint text);
+    CREATE FUNCTION snowflake_registry.check_server(request jsonb DEFAULT '{}')
+    RETURNS TABLE (problem text, detail text, hint text) LANGUAGE sql SECURITY DEFINER AS $$
+        SELECT problem, request::text, hint FROM snowflake_registry.problem
+    $$;
+    REVOKE EXECUTE ON FUNCTION snowflake_registry.check_server(jsonb) FROM PUBLIC;";
+
+const GRANTS: &str = "GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
+    GRANT EXECUTE ON FUNCTION snowflake_registry.check_server(jsonb) TO fleet;";
+
+fn server(registry: &str) -> (Cluster, Client) {
+    let server =
+        Cluster::builder().preload().set("fsync", "on").set("snowflake_id.registry", registry).start();
+    let client = server.connect();
+    (server, client)
+}
+
+/// Changes the connection string, and returns the only problem.
+#[track_caller]
+fn with_string(server: &Cluster, client: &mut Client, string: &str) -> Problem {
+    server.change_for(client, "snowflake_id.registry", string);
+    only_problem(client)
+}
+
+#[test]
+fn each_problem_of_the_connection() {
+    let registry = Cluster::builder().extensions(&[]).start();
+    let mut admin = registry.connect();
+    let host = format!("host={}", registry.host().display());
+    let unreachable = format!("host=127.0.0.1 port={} user=fleet dbname=postgres", unused_port());
+    let (server, mut client) = server(&unreachable);
+
+    let problem = only_problem(&mut client);
+    assert_eq!(problem.problem, "the registry cannot be reached");
+    assert!(problem.hint.contains("host and port"), "{problem:?}");
+
+    let login = with_string(&server, &mut client, &format!("{host} user=fleet dbname=postgres"));
+    assert_eq!(login.problem, "the registry rejects the connection of this server");
+    assert!(login.detail.contains("\"fleet\""), "{login:?}");
+
+    admin.run("CREATE ROLE fleet LOGIN");
+    let database = with_string(&server, &mut client, &format!("{host} user=fleet dbname=nowhere"));
+    assert_eq!(database.problem, "the registry rejects the connection of this server");
+    assert!(database.detail.contains("\"nowhere\""), "{database:?}");
+
+    let nothing = with_string(&server, &mut client, &format!("{host} user=fleet dbname=postgres"));
+    assert_eq!(nothing.problem, "the database contains no registry, or an old one");
+
+    admin.run(&STAND_IN.replace("CREATE ROLE fleet LOGIN;", ""));
+    let denied = only_problem(&mut client);
+    assert_eq!(denied.problem, "the role of this server lacks a privilege in the registry");
+    assert!(denied.detail.contains("GRANT USAGE ON SCHEMA snowflake_registry TO \"fleet\""), "{denied:?}");
+
+    admin.run(GRANTS);
+    // The stand-in grants no lease.
+    let state = only_problem(&mut client);
+    assert_eq!(state.problem, "this server issues no IDs: no lease");
+}
+
+/// The registry's rows are returned as they are, and it is told which worker IDs are set by hand. Others are explained by
+/// them, and are not repeated.
+#[test]
+fn problems_that_the_registry_sees() {
+    let registry = Cluster::builder().extensions(&[]).start();
+    let mut admin = registry.connect();
+    admin.run(STAND_IN);
+    admin.run(GRANTS);
+    admin.run("INSERT INTO snowflake_registry.problem VALUES ('worker ID 600 is in the pool', E'Run:\\t...'), ('second', NULL)");
+    let (server, mut client) = server(&registry.connection_string("fleet"));
+    server.change_for(&mut client, "snowflake_id.node_name", "here");
+    client.run("INSERT INTO snowflake_workers (node_name, worker_id) SELECT 'w' || n, n FROM generate_series(0, 20) AS n");
+    client.run("INSERT INTO snowflake_workers (node_name, worker_id, datacenter_id) VALUES ('here', 600, 0), ('there', 601, 3)");
+    let found = problems(&mut client);
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert_eq!(found[0].problem, "worker ID 600 is in the pool");
+    assert!(!found[0].hint.contains('\t'), "{found:#?}");
+    assert!(found[0].detail.contains("\"by_hand\": [600, 0, 1, 2, 3, 4, 5, 6]"), "{found:#?}");
+    let clock = "SELECT abs((detail::jsonb->>'clock')::float8 / 1e6 - extract(epoch FROM now())) < 60
+                        AND (detail::jsonb->>'datacenter')::int = 0 AND (detail::jsonb->>'worker_limit')::int > 0
+                        AND (detail::jsonb->>'protocol')::int > 0
+                 FROM snowflake_check() LIMIT 1";
+    assert!(single::<bool>(&mut client, clock), "{found:#?}");
+    server.change_for(&mut client, "snowflake_id.worker_id", "700");
+    assert!(problems(&mut client)[0].detail.contains("\"by_hand\": [700, 600, 0, 1, 2, 3, 4, 5]"));
+    // Another database has no rows for the keeper.
+    client.run("CREATE DATABASE other");
+    let mut other = server.connect_to("other");
+    other.run("CREATE EXTENSION snowflake_id");
+    assert!(problems(&mut other)[0].detail.contains("\"by_hand\": [700],"));
+}
+
+/// A fleet in which nothing is wrong, also while a registry of an earlier version does not answer the question.
+#[test]
+fn a_healthy_fleet() {
+    let fleet = Fleet::start(LASTING_LEASES);
+    let mut admin = fleet.registry.connect();
+    if single::<bool>(&mut admin, "SELECT to_regprocedure('snowflake_registry.check_server(jsonb)') IS NULL")
+    {
+        admin.run(
+            "CREATE FUNCTION snowflake_registry.check_server(request jsonb DEFAULT '{}')
+             RETURNS TABLE (problem text, detail text, hint text) LANGUAGE sql AS 'SELECT NULL, NULL, NULL WHERE false'",
+        );
+    }
+    admin.run("GRANT EXECUTE ON FUNCTION snowflake_registry.check_server(jsonb) TO fleet");
+    let server = fleet.server().set("fsync", "on").start();
+    leased_worker(&server);
+    let mut client = server.connect();
+    assert_healthy(&mut client);
+    admin.run("REVOKE ALL ON FUNCTION snowflake_registry.check_server(jsonb) FROM fleet, PUBLIC");
+    let denied = only_problem(&mut client);
+    assert_eq!(denied.problem, "the role of this server lacks a privilege in the registry");
+    assert!(denied.detail.contains("check_server"), "{denied:?}");
+    admin.run("GRANT EXECUTE ON FUNCTION snowflake_registry.check_server(jsonb) TO fleet");
+    assert_healthy(&mut client);
+}
+
+/// A registry that does not reply: the call ends, can be canceled, and the session goes on.
+#[test]
+fn a_registry_that_is_silent() {
+    let registry = Cluster::builder().extensions(&[]).start();
+    registry.connect().run(STAND_IN);
+    registry.connect().run(GRANTS);
+    let proxy = Proxy::to(&registry);
+    proxy.set_fault(Fault::Silence);
+    let (server, mut client) = server(&format!("{} connect_timeout=3", proxy.connection_string()));
+    let start = Instant::now();
+    let problem = only_problem(&mut client);
+    assert_eq!(problem.problem, "the registry cannot be reached");
+    assert_within(Duration::from_secs(3) + SLACK, start.elapsed(), "the call");
+
+    server.change_for(
+        &mut client,
+        "snowflake_id.registry",
+        &format!("{} connect_timeout=20", proxy.connection_string()),
+    );
+    let canceler = client.cancel_token();
+    let pid: i32 = single(&mut client, "SELECT pg_backend_pid()");
+    let mut other = server.connect();
+    let canceled = thread::spawn(move || {
+        let waits = format!(
+            "SELECT wait_event IS NOT NULL FROM pg_stat_activity WHERE pid = {pid} AND state = 'active'"
+        );
+        eventually("the call to wait", || {
+            other.query_one(&waits, &[]).map(|row| row.get::<_, bool>(0)).unwrap_or(false)
+        });
+        canceler.cancel_query(postgres::NoTls).unwrap();
+    });
+    let start = Instant::now();
+    assert_eq!(failure(&mut client, "SELECT snowflake_check()").0, "57014");
+    assert_within(SLACK, start.elapsed(), "the end of the call");
+    canceled.join().unwrap();
+    // A thread of the session may still be connecting. The rest is checked.
+    let problem = only_problem(&mut client);
+    assert_eq!(problem.problem, "the registry was not checked");
+    // Its end does not harm the server.
+    drop(client);
+    eventually("the end of the session", || {
+        single::<bool>(
+            &mut server.connect(),
+            &format!("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid})"),
+        )
+    });
+    assert!(!server.log().contains("terminated by signal"), "{}", server.log());
+    proxy.set_fault(Fault::NoAnswer);
+    server.change("snowflake_id.registry", &proxy.connection_string());
+    let mut client = server.connect();
+    let start = Instant::now();
+    let problem = only_problem(&mut client);
+    assert_eq!(problem.problem, "the registry replied with an error");
+    assert!(problem.detail.contains("no reply within"), "{problem:?}");
+    assert_within(Duration::from_secs(15) + SLACK, start.elapsed(), "the call");
+}
+
+/// A server that is no registry may answer anything.
+#[test]
+fn nonsense_and_secrets() {
+    let registry = Cluster::builder().extensions(&[]).start();
+    let mut admin = registry.connect();
+    admin.run(STAND_IN);
+    admin.run(GRANTS);
+    admin.run(
+        "INSERT INTO snowflake_registry.problem SELECT repeat('x', 600), repeat(E'a\\n', 300) FROM generate_series(1, 60)",
+    );
+    let (server, mut client) = server(&registry.connection_string("fleet"));
+    let found = problems(&mut client);
+    assert_eq!(found.len(), 50);
+    assert!(
+        found.iter().all(|row| row.problem.len() <= 500 && row.hint.len() <= 500 && !row.hint.contains('\n'))
+    );
+    admin.run("TRUNCATE snowflake_registry.problem; INSERT INTO snowflake_registry.problem VALUES (repeat('x', 10000))");
+    assert_eq!(only_problem(&mut client).problem, "the registry replied with an error");
+    // The check hook refuses a password in the string, and none is shown of a password file.
+    let passwords = server.write_private("passwords", "*:*:*:*:topsecret\n");
+    registry.change("password_encryption", "scram-sha-256");
+    admin.run("ALTER ROLE fleet PASSWORD 'another'");
+    let hba = registry.data_dir().join("pg_hba.conf");
+    let lines = std::fs::read_to_string(&hba).unwrap();
+    std::fs::write(&hba, format!("local all fleet scram-sha-256\n{lines}")).unwrap();
+    registry.reload();
+    let string = format!("{} passfile={}", registry.connection_string("fleet"), passwords.display());
+    server.change_for(&mut client, "snowflake_id.registry", &string);
+    let rejected = eventually("the rejection", || {
+        let found = problems(&mut client);
+        found.into_iter().find(|row| row.detail.contains("password authentication failed"))
+    });
+    assert!(!format!("{rejected:?}").contains("topsecret"), "{rejected:?}");
+}
