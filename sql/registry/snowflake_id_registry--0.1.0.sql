@@ -14,24 +14,13 @@
 -- For segments, which are numbers without time, given out in ranges:
 --                       SELECT snowflake_registry.create_segment('orders');
 --
--- Servers need privileges to acquire and renew identities and to take numbers. They need none on tables.
+-- Each server has a login role of its own, because a role can change its own password and settings. add_server() creates
+-- the role, with the privileges to acquire and renew identities and to take numbers. The role needs none on tables.
 --
---     CREATE ROLE fleet;
---     GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
---     GRANT EXECUTE ON FUNCTION
---         snowflake_registry.acquire, snowflake_registry.renew, snowflake_registry.take TO fleet;
+--                       SELECT snowflake_registry.add_server('shard1');
 --
 -- Programs that generate IDs themselves also need release(), with which a program hands its worker ID back when it
 -- ends.
---
--- Create a separate login role for each server, because a role can change its own password and settings:
---
---     CREATE ROLE shard1 LOGIN PASSWORD '...' CONNECTION LIMIT 10 IN ROLE fleet;
---     ALTER ROLE shard1 SET statement_timeout = '10s';
---     ALTER ROLE shard1 SET idle_in_transaction_session_timeout = '5s';
---     ALTER ROLE shard1 SET idle_session_timeout = '10min';
---     ALTER ROLE shard1 SET default_transaction_isolation = 'read committed';
---     ALTER ROLE shard1 SET default_transaction_read_only = off;
 --
 -- A role with EXECUTE on acquire() can take identities until none is left, and can block other servers by leaving
 -- transactions open. Grant this privilege only to servers and programs of the fleet. The pool and
@@ -3685,8 +3674,10 @@ CREATE FUNCTION snowflake_registry.resume_segment(name text, next_value bigint) 
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    messages CONSTANT text := current_setting('client_min_messages');
     registry snowflake_registry.settings;
     segment snowflake_registry.segment;
+    generous bigint;
 BEGIN
     IF resume_segment.next_value IS NULL THEN
         RAISE EXCEPTION 'next_value must not be null'
@@ -3704,6 +3695,7 @@ BEGIN
                       ELSE 'To skip numbers: SELECT snowflake_registry.alter_segment(name, next_value => ...);' END;
     END IF;
     segment := snowflake_registry.segment_from(segment, resume_segment.next_value);
+    generous := (SELECT generous_resume_at FROM snowflake_registry.segments AS closed WHERE closed.name = segment.name);
     UPDATE snowflake_registry.segment AS kept
     SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
         ahead_value = segment.ahead_value, closed_reason = NULL, seen_until = NULL,
@@ -3712,6 +3704,14 @@ BEGIN
     PERFORM snowflake_registry.end_request();
     RAISE LOG 'snowflake_id_registry: segment % was resumed at % by %',
         snowflake_registry.name_in_words(segment.name), segment.next_value, session_user;
+    IF segment.next_value < generous THEN
+        PERFORM set_config('client_min_messages', messages, true);
+        RAISE NOTICE 'segment % may repeat numbers if servers or tables were restored, too',
+            snowflake_registry.name_in_words(segment.name)
+            USING DETAIL = 'Numbers that were granted after the backup or the snapshot are then in no table of these servers.',
+                  HINT = format('In this case, skip more numbers before servers connect: SELECT snowflake_registry.alter_segment(%L, '
+                                'next_value => %s);', segment.name, generous);
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.resume_segment(text, bigint) IS
@@ -3885,8 +3885,23 @@ CREATE VIEW snowflake_registry.segments AS
                      -- Otherwise more numbers may have been granted.
                      AND segment.closed_reason IS NULL AND coalesce(settings.waits <= '0', true)
                 THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at,
-           segment.description, segment.numbers_granted
-    FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true
+           segment.description, segment.numbers_granted,
+           CASE WHEN segment.closed_reason IS NULL OR segment.dropped_at IS NOT NULL THEN NULL
+                WHEN div(basis.value + skipped.count, prefix.unit) > div(basis.value, prefix.unit)
+                THEN (to_char(to_date(div(basis.value, prefix.unit)::text, prefix.format) + ('1 ' || segment.period)::interval,
+                              prefix.format) || lpad(segment.start::text, segment.digits, '0'))::bigint
+                WHEN basis.value + skipped.count <= 9223372036854775807 THEN (basis.value + skipped.count)::bigint
+           END AS generous_resume_at
+    FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true,
+         LATERAL (SELECT ('1' || repeat('0', segment.digits))::numeric,
+                         CASE WHEN segment.period = 'year' THEN 'YYYY' WHEN segment.period = 'month' THEN 'YYYYMM'
+                              ELSE 'YYYYMMDD' END) AS prefix (unit, format),
+         -- Servers take the first range of a period at most 10 minutes before it starts.
+         LATERAL (SELECT greatest(
+             segment.next_value, segment.ahead_value, segment.seen_until + 1::numeric,
+             to_char((statement_timestamp() + interval '15 minutes') AT TIME ZONE segment.time_zone, prefix.format)::numeric
+                 * prefix.unit + segment.start)) AS basis (value),
+         LATERAL (SELECT segment.numbers_granted::numeric * segment.increment) AS skipped (count)
     ORDER BY segment.name;
 COMMENT ON VIEW snowflake_registry.segments IS 'all segments, including dropped ones';
 COMMENT ON COLUMN snowflake_registry.segments.name IS 'name of the segment';
@@ -3908,6 +3923,9 @@ COMMENT ON COLUMN snowflake_registry.segments.next_value IS
 COMMENT ON COLUMN snowflake_registry.segments.resume_at IS
     'lowest value above all granted numbers; NULL if beyond the range of bigint, or if not known because commits may have '
     'been lost';
+COMMENT ON COLUMN snowflake_registry.segments.generous_resume_at IS
+    'for a closed segment: value for resume_segment() if servers or tables were also restored, so that they contain no trace of '
+    'the last granted numbers; skips as many numbers as were ever granted, or continues with the next period';
 COMMENT ON COLUMN snowflake_registry.segments.numbers_granted IS
     'how many numbers were granted, in all periods; increments do not count';
 COMMENT ON COLUMN snowflake_registry.segments.description IS 'text for administrators';
@@ -3919,6 +3937,560 @@ COMMENT ON COLUMN snowflake_registry.segments.closed_reason IS
 COMMENT ON COLUMN snowflake_registry.segments.seen_until IS
     'highest number reported since the segment was closed, by the registry''s own server or by a server with numbers of '
     'another registry';
+
+-- Servers of the fleet ----------------------------------------------------------------------------------
+
+-- As in read_facts(), bodies contain no backslashes.
+CREATE FUNCTION snowflake_registry.connection_value(value text) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN CASE WHEN value COLLATE "C" ~ '^[A-Za-z0-9_.-]+$' THEN value
+            ELSE '''' || replace(replace(value, chr(92), repeat(chr(92), 2)), '''', chr(92) || '''') || '''' END;
+COMMENT ON FUNCTION snowflake_registry.connection_value(text) IS 'quotes a value for a connection string of libpq';
+
+-- A role of the fleet has a privilege for the functions of servers, and no other task: the settings of a server's role would
+-- interrupt the sessions of other roles.
+CREATE FUNCTION snowflake_registry.check_role(name text) RETURNS void
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    role record;
+BEGIN
+    SELECT known.oid, known.rolcanlogin AS can_login,
+           known.rolsuper OR known.rolcreaterole OR known.rolcreatedb OR known.rolreplication OR known.rolbypassrls
+               OR EXISTS (SELECT FROM pg_shdepend AS owned
+                          WHERE owned.refclassid = 'pg_authid'::regclass AND owned.refobjid = known.oid
+                            AND owned.deptype = 'o')
+               OR pg_has_role(known.oid, function.proowner, 'MEMBER') AS does_more,
+           EXISTS (SELECT FROM pg_proc AS granted, LATERAL aclexplode(granted.proacl) AS acl
+                   WHERE granted.oid IN (function.oid, 'snowflake_registry.take(jsonb)'::regprocedure)
+                     AND acl.grantee NOT IN (0, granted.proowner)
+                     AND pg_has_role(known.oid, acl.grantee, 'USAGE')) AS is_in_fleet
+    INTO role
+    FROM pg_roles AS known, pg_proc AS function
+    WHERE known.rolname = check_role.name AND function.oid = 'snowflake_registry.acquire(jsonb)'::regprocedure;
+    IF role.does_more OR NOT role.is_in_fleet THEN
+        RAISE EXCEPTION 'role % is not the role of a server', quote_ident(check_role.name)
+            USING ERRCODE = 'duplicate_object',
+                  DETAIL = CASE
+                      WHEN role.does_more
+                      THEN 'The role is a superuser, owns objects, is a member of the owner of the registry, or has a '
+                           'privilege such as CREATEROLE. The timeouts of a server''s role would apply to all its sessions.'
+                      ELSE 'The role exists, and may not call acquire(). The timeouts of a server''s role would apply to all '
+                           'its sessions.' END,
+                  HINT = 'Use another name.' || CASE
+                      WHEN role.does_more THEN ''
+                      ELSE format(' If only a server of the fleet uses the role, grant the privilege first: GRANT EXECUTE ON '
+                                  'FUNCTION snowflake_registry.acquire TO %I;', check_role.name) END;
+    ELSIF NOT role.can_login THEN
+        RAISE EXCEPTION 'role % cannot log in', quote_ident(check_role.name)
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'The role is a group, or the server was locked out.',
+                  HINT = format('If it is the role of a server that may connect again: ALTER ROLE %I LOGIN;', check_role.name);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.check_role(text) IS
+    'raises an error if a role exists that is not the login role of a server';
+
+-- The spare is outside the pool if there is room below it, and was never granted, because a worker ID that was leased once
+-- is never used without a lease.
+CREATE FUNCTION snowflake_registry.free_spare() RETURNS int
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN (
+        SELECT candidate.worker_id
+        FROM snowflake_registry.status AS status,
+             LATERAL (
+                 SELECT status.first_worker::bigint - 1
+                 UNION SELECT status.first_worker
+                 UNION SELECT known.worker_id::bigint + step
+                 FROM snowflake_registry.fleet AS known, (VALUES (-1), (1)) AS neighbour (step)
+                 WHERE known.datacenter_id = 0
+             ) AS candidate (worker_id)
+        WHERE candidate.worker_id BETWEEN 0 AND status.last_worker
+          AND NOT EXISTS (SELECT FROM snowflake_registry.fleet AS known
+                          WHERE known.datacenter_id = 0 AND known.worker_id = candidate.worker_id)
+        ORDER BY candidate.worker_id >= status.first_worker, abs(candidate.worker_id - status.first_worker)
+        LIMIT 1
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.free_spare() IS
+    'worker ID that add_server() reserves for use without the registry; NULL if there is none';
+
+-- The function has the privileges of the caller, who must be allowed to create roles.
+CREATE FUNCTION snowflake_registry.add_server(
+    name text, takes_numbers boolean DEFAULT true, connection_limit int DEFAULT 10
+)
+RETURNS SETOF text
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    spare_note CONSTANT text := 'spare of ' || add_server.name;
+    connection CONSTANT text := concat_ws(
+        ' ', 'host=REGISTRY', 'port=' || current_setting('port'),
+        'dbname=' || snowflake_registry.connection_value(current_database()),
+        'user=' || snowflake_registry.connection_value(add_server.name), 'passfile=PASSFILE', 'target_session_attrs=read-write');
+    -- Sessions of servers are idle for at most the time between two renewals.
+    idle CONSTANT numeric := (
+        SELECT ceil(2 * greatest(extract(epoch FROM status.renew_every), 300)) FROM snowflake_registry.status AS status);
+    setting text[];
+    spare int;
+    no_spare text;
+    usable_from timestamptz;
+BEGIN
+    IF num_nulls(add_server.name, add_server.takes_numbers, add_server.connection_limit) > 0 THEN
+        RAISE EXCEPTION 'name, takes_numbers and connection_limit must not be null' USING ERRCODE = 'null_value_not_allowed';
+    ELSIF add_server.name = '' OR add_server.name <> add_server.name::name::text
+          OR add_server.name || current_database() COLLATE "C" ~ '[[:cntrl:]]' THEN
+        RAISE EXCEPTION 'invalid name of a role or of the database: %', snowflake_registry.name_in_words(add_server.name)
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = 'A name of a role has 1 to 63 bytes, and neither name may contain control characters, which a '
+                           'connection string cannot contain.';
+    END IF;
+    PERFORM snowflake_registry.check_role(add_server.name);
+    EXECUTE format('%s ROLE %I LOGIN CONNECTION LIMIT %s',
+                   CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = add_server.name) THEN 'ALTER' ELSE 'CREATE' END,
+                   add_server.name, add_server.connection_limit);
+    IF NOT has_database_privilege(add_server.name, current_database(), 'CONNECT') THEN
+        EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), add_server.name);
+    END IF;
+    EXECUTE format('GRANT USAGE ON SCHEMA snowflake_registry TO %I', add_server.name);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew, '
+                   'snowflake_registry.check_server TO %I', add_server.name);
+    EXECUTE format('%s EXECUTE ON FUNCTION snowflake_registry.take %s %I',
+                   CASE WHEN add_server.takes_numbers THEN 'GRANT' ELSE 'REVOKE' END,
+                   CASE WHEN add_server.takes_numbers THEN 'TO' ELSE 'FROM' END, add_server.name);
+    FOREACH setting SLICE 1 IN ARRAY ARRAY[
+        ['statement_timeout', '10s'], ['idle_in_transaction_session_timeout', '5s'],
+        ['idle_session_timeout', coalesce(idle, 600) || 's'],
+        ['default_transaction_isolation', 'read committed'], ['default_transaction_read_only', 'off']
+    ] LOOP
+        EXECUTE format('ALTER ROLE %I SET %I = %L', add_server.name, setting[1], setting[2]);
+    END LOOP;
+
+    -- If the administrator has reserved another spare, because the first one was used, the last one counts.
+    SELECT known.worker_id INTO spare
+    FROM snowflake_registry.fleet AS known
+    WHERE known.note = spare_note AND known.datacenter_id = 0
+    ORDER BY known.acquired_at DESC LIMIT 1;
+    spare := coalesce(spare, snowflake_registry.free_spare());
+    IF spare IS NULL THEN
+        no_spare := 'the registry has no pool yet, or no worker ID is left';
+    ELSE
+        BEGIN
+            usable_from := snowflake_registry.reserve(spare, note => spare_note);
+        EXCEPTION WHEN object_not_in_prerequisite_state THEN
+            no_spare := SQLERRM;
+        END;
+    END IF;
+
+    RETURN NEXT '-- On the registry, in psql: set the password of the role.';
+    RETURN NEXT format('%spassword %I', chr(92), add_server.name);
+    RETURN NEXT '# On the host of the server, as the user that runs PostgreSQL: write the password to a file with mode 0600.';
+    RETURN NEXT '# Replace REGISTRY and PASSFILE in this command, and run it. It must return no rows.';
+    RETURN NEXT format(
+        'psql %s -c "SELECT * FROM snowflake_registry.check_server(jsonb_build_object(''clock'', $(date +%%s)000000))"',
+        '''' || replace(connection, '''', '''' || chr(92) || '''''') || '''');
+    RETURN NEXT '-- On the server, in psql, as a superuser. Repeat both lines on each standby of the server.';
+    RETURN NEXT format('ALTER SYSTEM SET snowflake_id.registry = %L;', connection);
+    RETURN NEXT 'SELECT pg_reload_conf();';
+    IF no_spare IS NOT NULL THEN
+        RETURN NEXT format('-- No spare worker ID was reserved: %s. Call add_server() again later.',
+                           snowflake_registry.printable(no_spare));
+    ELSE
+        RETURN NEXT format('-- Write down the spare worker ID of the server: %s, for datacenter ID 0%s.', spare,
+                           ', from ' || snowflake_registry.in_words(usable_from));
+        RETURN NEXT '-- Only if the lease of the server ends while the registry is unreachable, run on the server:';
+        RETURN NEXT format('-- ALTER SYSTEM SET snowflake_id.worker_id = %s;', spare);
+        RETURN NEXT '-- ALTER SYSTEM SET snowflake_id.registry = '''';';
+        RETURN NEXT '-- SELECT pg_reload_conf();';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.add_server(text, boolean, int) IS
+    'creates or completes the login role of a server, reserves a spare worker ID for it, and returns the commands to run';
+
+-- Reports problems ----------------------------------------------------------------------------------------
+
+-- Changes nothing, and takes no lock of table settings, so that calls do not disturb other servers. The rows contain nothing
+-- that an answer of acquire() does not contain.
+CREATE FUNCTION snowflake_registry.check_server(request jsonb DEFAULT '{}')
+RETURNS TABLE (problem text, detail text, hint text)
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+<<call>>
+DECLARE
+    moment CONSTANT timestamptz := clock_timestamp();
+    registry snowflake_registry.settings;
+    protocols record;
+    protocol bigint;
+    clock bigint;
+    datacenter int;
+    worker_limit bigint;
+    by_hand CONSTANT int[] := (
+        SELECT said.by_hand FROM snowflake_registry.read_facts(
+            jsonb_build_object('by_hand', request -> 'by_hand')) AS said);
+    -- In the text of a regrole, the name is quoted if necessary.
+    name CONSTANT text := quote_ident(session_user);
+    lost record;
+    starts timestamptz;
+    away numeric;
+    hand int;
+    known record;
+    reserved int[];
+    is_holder boolean;
+    is_free boolean;
+BEGIN
+    IF jsonb_typeof(request) IS DISTINCT FROM 'object' THEN
+        RAISE EXCEPTION 'request must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    protocol := snowflake_registry.number_of(request, 'protocol', 0);
+    clock := snowflake_registry.number_of(request, 'clock');
+    datacenter := coalesce(snowflake_registry.number_of(request, 'datacenter', 0, 2147483647), 0);
+    worker_limit := coalesce(snowflake_registry.number_of(request, 'worker_limit', 0, 2147483648), 2147483648);
+
+    SELECT * INTO protocols FROM snowflake_registry.protocols();
+    -- These are the conditions of begin_call().
+    IF pg_is_in_recovery() THEN
+        RETURN QUERY SELECT 'the connection leads to a standby of the registry',
+            'Only the primary grants worker IDs and numbers.',
+            'Specify all servers of the registry in the connection string, and add target_session_attrs=read-write.';
+        RETURN;
+    ELSIF current_setting('transaction_read_only') = 'on' THEN
+        RETURN QUERY SELECT 'transactions are read-only', 'Functions of the registry change tables.',
+            format('ALTER ROLE %s SET default_transaction_read_only = off;', name);
+    ELSIF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RETURN QUERY SELECT format('the isolation level is %s', current_setting('transaction_isolation')),
+            'Functions of the registry require isolation level read committed.',
+            format('ALTER ROLE %s SET default_transaction_isolation = ''read committed'';', name);
+    END IF;
+    IF protocol NOT BETWEEN protocols.lowest AND protocols.highest THEN
+        RETURN QUERY SELECT format('the registry does not know protocol %s', protocol),
+            format('The registry knows protocols %s to %s.', protocols.lowest, protocols.highest),
+            CASE WHEN protocol > protocols.highest
+                 THEN 'Update the registry: ALTER EXTENSION snowflake_id_registry UPDATE;'
+                 ELSE 'Install a newer version of snowflake_id on the server.' END;
+    END IF;
+    IF NOT (has_function_privilege(session_user, 'snowflake_registry.acquire(jsonb)', 'EXECUTE')
+            AND has_function_privilege(session_user, 'snowflake_registry.renew(jsonb)', 'EXECUTE')) THEN
+        RETURN QUERY SELECT format('role %s may not acquire and renew a lease', name), NULL::text,
+            format('GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew TO %s;', name);
+    END IF;
+    IF NOT has_function_privilege(session_user, 'snowflake_registry.take(jsonb)', 'EXECUTE')
+       AND EXISTS (SELECT FROM snowflake_registry.segment WHERE dropped_at IS NULL) THEN
+        RETURN QUERY SELECT format('role %s may not take numbers of segments', name),
+            'The registry has segments. Servers that use no segment do not need the privilege.',
+            format('GRANT EXECUTE ON FUNCTION snowflake_registry.take TO %s;', name);
+    END IF;
+    away := trunc(abs(clock - extract(epoch FROM moment) * 1000000) / 1000000);
+    -- begin_answer() has the same limit.
+    IF away >= 60 THEN
+        RETURN QUERY SELECT format('the clock of the server is %s s %s the clock of the registry', away,
+                                   CASE WHEN clock < extract(epoch FROM moment) * 1000000 THEN 'behind' ELSE 'ahead of' END),
+            'At most 60 s are accepted.', 'Correct the clock that is wrong, for example with chrony.';
+    END IF;
+
+    SELECT * INTO registry FROM snowflake_registry.settings;
+    IF registry.is_started IS NOT TRUE THEN
+        RETURN QUERY SELECT 'the registry grants no worker IDs, because its fleet was not started', NULL::text,
+            CASE WHEN registry.first_worker IS NULL
+                 THEN 'If no worker ID from 512 on is set by hand anywhere: '
+                      'SELECT snowflake_registry.start_fleet(first_worker => 512, last_worker => 1023);'
+                 ELSE 'SELECT snowflake_registry.start_fleet();' END;
+        RETURN;
+    END IF;
+    is_holder := EXISTS (
+        SELECT FROM snowflake_registry.lease AS lease
+        WHERE lease.role = session_user AND lease.lease_id IS NOT NULL AND lease.used_until IS NULL
+          AND lease.granted_until > moment);
+    IF registry.frozen_until IS NOT NULL THEN
+        RETURN QUERY SELECT 'the registry is frozen',
+            format('It grants no worker IDs and no numbers, and extends no lease beyond %s.',
+                   CASE WHEN isfinite(registry.frozen_until) THEN snowflake_registry.in_words(registry.frozen_until)
+                        ELSE 'the normal duration' END),
+            'If no other registry replaces this one: SELECT snowflake_registry.unfreeze();';
+    END IF;
+    -- A holder renews its lease meanwhile.
+    IF NOT is_holder THEN
+        SELECT * INTO lost FROM snowflake_registry.lost_commits();
+        IF lost.has_restarted THEN
+            registry := snowflake_registry.after_restart(registry);
+        END IF;
+        starts := greatest(registry.nothing_before,
+                           CASE WHEN registry.waits > '0' THEN registry.counted_at + registry.waits END,
+                           CASE WHEN lost.reason IS NOT NULL THEN moment + registry.longest_lease + interval '2 minutes' END);
+        IF starts > moment THEN
+            RETURN QUERY SELECT format('the registry grants no worker IDs before %s', snowflake_registry.in_words(starts)),
+                'Reason: ' || coalesce(snowflake_registry.shown_reason(coalesce(lost.reason, registry.quarantine_reason)),
+                                       'it was started with this time') || '.',
+                'Wait. If no commits were lost, and no server has a worker ID of another registry: '
+                'SELECT snowflake_registry.end_quarantine();';
+        END IF;
+    END IF;
+    IF datacenter > registry.last_datacenter THEN
+        RETURN QUERY SELECT format('the registry grants no worker IDs for datacenter %s', datacenter),
+            format('The highest datacenter ID is %s.', registry.last_datacenter),
+            format('SELECT snowflake_registry.configure(last_datacenter => %s);', datacenter);
+        RETURN;
+    END IF;
+
+    reserved := ARRAY(SELECT lease.worker_id FROM snowflake_registry.lease AS lease
+                      WHERE lease.datacenter_id = call.datacenter AND lease.reserved_for = session_user);
+    FOREACH hand IN ARRAY by_hand LOOP
+        SELECT lease.is_reserved, lease.reserved_for, lease.grant_count > 0 AS was_granted,
+               coalesce(lease.used_until, lease.granted_until) > moment AND lease.grant_count > 0 AS is_live,
+               lease.role IS NOT DISTINCT FROM session_user AS is_own
+        INTO known
+        FROM snowflake_registry.lease AS lease WHERE lease.datacenter_id = call.datacenter AND lease.worker_id = hand;
+        IF hand = ANY (reserved) OR known.is_reserved AND known.reserved_for IS NULL OR known.is_live AND known.is_own THEN
+            CONTINUE;
+        ELSIF known.is_live THEN
+            RETURN QUERY SELECT format('worker ID %s is set by hand, and is leased by another server', hand), NULL::text,
+                'Set another worker ID by hand, one outside the pool that was never leased, or none.';
+        ELSIF known.is_reserved THEN
+            RETURN QUERY SELECT format('worker ID %s is set by hand, and is reserved for another role', hand), NULL::text,
+                'Set another worker ID by hand, one outside the pool that was never leased, or none.';
+        ELSIF hand BETWEEN registry.first_worker AND registry.last_worker OR known.was_granted THEN
+            RETURN QUERY SELECT
+                format('worker ID %s is set by hand, and the registry %s', hand,
+                       CASE WHEN known.was_granted THEN 'has leased it before' ELSE 'may lease it to another server' END),
+                format('The registry grants worker IDs %s to %s.', registry.first_worker, registry.last_worker),
+                CASE WHEN known.was_granted
+                     THEN 'Set another worker ID by hand, one outside the pool that was never leased, or none.'
+                     ELSE format('If the worker ID stays set by hand: SELECT snowflake_registry.reserve(%s, %s);', hand,
+                                 datacenter) END
+                || format(' If only role %s uses the registry with it: SELECT snowflake_registry.reserve(%s, %s, used_by => %L);',
+                          name, hand, datacenter, name);
+        END IF;
+    END LOOP;
+
+    -- Each row of the pool is read once, as in acquire().
+    IF NOT is_holder THEN
+        IF cardinality(reserved) > 0 THEN
+            is_free := EXISTS (
+                SELECT FROM snowflake_registry.lease AS lease
+                WHERE lease.datacenter_id = call.datacenter AND lease.reserved_for = session_user
+                  AND lease.worker_id < call.worker_limit AND coalesce(lease.used_until, lease.granted_until) <= moment);
+        ELSE
+            is_free := least(registry.last_worker::bigint, worker_limit - 1) - registry.first_worker + 1 > (
+                SELECT count(*) FROM snowflake_registry.lease AS lease
+                WHERE lease.datacenter_id = call.datacenter
+                  AND lease.worker_id BETWEEN registry.first_worker AND least(registry.last_worker::bigint, call.worker_limit - 1)
+                  AND (lease.is_reserved OR coalesce(lease.used_until, lease.granted_until) > moment));
+        END IF;
+        IF NOT is_free THEN
+            RETURN QUERY SELECT 'no worker ID is free for the server',
+                format('The registry grants worker IDs %s%s.',
+                       CASE WHEN cardinality(reserved) > 0
+                            THEN format('%s to role %s', array_to_string(reserved, ', '), name)
+                            ELSE format('%s to %s', registry.first_worker, registry.last_worker) END,
+                       CASE WHEN worker_limit < 2147483648
+                            THEN format(', and worker IDs below %s fit the layout of the server', worker_limit) END),
+                CASE WHEN cardinality(reserved) > 0
+                     THEN 'Wait until the lease of the role has ended, or reserve another worker ID for the role.'
+                     ELSE 'Stop servers that are no longer needed, or enlarge the pool: '
+                          'SELECT snowflake_registry.configure(last_worker => ..., none_by_hand => true);' END;
+        END IF;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.check_server(jsonb) IS
+    'returns a row for each problem that prevents a server with this login role from having a worker ID; changes nothing';
+
+-- The registry that replaces this one ---------------------------------------------------------------------
+
+CREATE FUNCTION snowflake_registry.exact(instant timestamptz) RETURNS text
+STABLE PARALLEL SAFE LANGUAGE sql
+RETURN to_char(instant AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') || '+00';
+COMMENT ON FUNCTION snowflake_registry.exact(timestamptz) IS 'formats a time in UTC with all digits, as input of timestamptz';
+
+-- Returns statements that create a segment with the settings of this one, and that continue its numbers.
+CREATE FUNCTION snowflake_registry.script_for_segment(stored snowflake_registry.segment) RETURNS SETOF text
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    segment CONSTANT snowflake_registry.segment := snowflake_registry.segment_at(stored, clock_timestamp());
+    -- No number is left above the largest bigint. alter_segment() cannot express this, unless max_value is lower.
+    continues CONSTANT bigint := least(segment.next_value, 9223372036854775807);
+    -- least() would ignore NULL.
+    ahead CONSTANT bigint := CASE WHEN segment.ahead_value <= 9223372036854775807 THEN segment.ahead_value
+                                  WHEN segment.ahead_value IS NOT NULL THEN 9223372036854775807 END;
+    highest CONSTANT bigint := CASE WHEN greatest(segment.next_value, segment.ahead_value) > 9223372036854775807 THEN least(segment.max_value, 9223372036854775806)
+                                    ELSE segment.max_value END;
+    -- Otherwise, the other registry would have to set max_value below the numbers of its period.
+    is_over CONSTANT boolean := segment.period IS NOT NULL AND segment.next_value > segment.max_value;
+BEGIN
+    RETURN NEXT format(
+        'SELECT snowflake_registry.create_segment(%L, start => %s, increment => %s, min_step => %s, max_step => %s%s%s);',
+        segment.name, segment.start, segment.increment, segment.min_step, segment.max_step,
+        CASE WHEN segment.period IS NOT NULL
+             THEN format(', period => %L, digits => %s, time_zone => %L', segment.period, segment.digits, segment.time_zone) END,
+        CASE WHEN segment.description IS NOT NULL THEN format(', description => %L', segment.description) END);
+    -- In a later period, the new segment already starts above all numbers of this one.
+    RETURN NEXT format(
+        'SELECT snowflake_registry.alter_segment(name, next_value => %s) FROM snowflake_registry.segments '
+        'WHERE name = %L AND next_value < %s;', continues, segment.name, continues);
+    IF ahead IS NOT NULL THEN
+        -- The other registry skips numbers of the next period that another registry has granted. If it does not, for example
+        -- because its clock shows an earlier period, the segment continues in that period.
+        RETURN NEXT format(
+            'SELECT name, outcome FROM snowflake_registry.take_local(%L);',
+            jsonb_build_object('protocol', (snowflake_registry.protocols()).lowest, 'registry', NULL, 'tokens', '[]'::jsonb,
+                               'requests', jsonb_build_array(jsonb_build_object(
+                                   'name', segment.name, 'report', true, 'registry_id', NULL, 'had_until', ahead - 1))));
+        RETURN NEXT format(
+            'SELECT snowflake_registry.alter_segment(name, next_value => %s) FROM snowflake_registry.segments '
+            'WHERE name = %L AND coalesce(resume_at, 0) < %s;', ahead, segment.name, ahead);
+    END IF;
+    IF is_over THEN
+        RETURN NEXT '-- All periods up to max_value have ended, so that the segment is dropped.';
+    ELSIF highest < 9223372036854775807 THEN
+        RETURN NEXT format('SELECT snowflake_registry.alter_segment(%L, max_value => %s);', segment.name, highest);
+    END IF;
+    IF segment.dropped_at IS NOT NULL OR is_over THEN
+        RETURN NEXT format('SELECT snowflake_registry.drop_segment(%L);', segment.name);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.script_for_segment(snowflake_registry.segment) IS
+    'statements for another registry that continue a segment';
+
+-- Returns the statements that grant the privileges of this registry to the same roles.
+CREATE FUNCTION snowflake_registry.script_for_privileges() RETURNS SETOF text
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY
+        SELECT format('GRANT %s ON %s %s TO %s%s;', acl.privilege_type, object.kind, object.name,
+                      CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(acl.grantee)) END,
+                      CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
+        FROM (
+            SELECT 1, 'SCHEMA', nspname::text, nspowner, nspacl
+            FROM pg_namespace WHERE nspname = 'snowflake_registry'
+            UNION ALL
+            SELECT 2, 'TABLE', oid::regclass::text, relowner, relacl
+            FROM pg_class WHERE relnamespace = 'snowflake_registry'::regnamespace AND relkind IN ('r', 'v')
+            UNION ALL
+            SELECT 3, 'FUNCTION', oid::regprocedure::text, proowner, proacl
+            FROM pg_proc WHERE pronamespace = 'snowflake_registry'::regnamespace
+        ) AS object (position, kind, name, owner, privileges),
+        LATERAL aclexplode(object.privileges) AS acl
+        -- Each registry grants privileges to pg_monitor.
+        WHERE acl.grantee NOT IN (object.owner, 'pg_monitor'::regrole)
+        ORDER BY pg_get_userbyid(acl.grantee)::text COLLATE "C", object.position, object.name COLLATE "C", acl.privilege_type;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.script_for_privileges() IS
+    'statements for another registry that grant the privileges of this registry';
+
+-- The script is one transaction, so that half of it changes nothing. If it is run again, it fails, because the segments exist
+-- or the registry has a fleet.
+CREATE FUNCTION snowflake_registry.script_for_another_registry() RETURNS SETOF text
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
+    closed text;
+    last_end timestamptz;
+    stored snowflake_registry.segment;
+    by_hand text;
+BEGIN
+    SELECT string_agg(snowflake_registry.name_in_words(segment.name), ', ') INTO closed
+    FROM (SELECT name FROM snowflake_registry.segment WHERE closed_reason IS NOT NULL ORDER BY name LIMIT 5) AS segment;
+    IF NOT coalesce(isfinite(registry.frozen_until), false) OR registry.waits > '0' OR closed IS NOT NULL THEN
+        RAISE EXCEPTION 'another registry cannot continue this registry yet'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = CASE
+                      WHEN registry.waits > '0' THEN snowflake_registry.quarantine_detail(registry)
+                      WHEN closed IS NOT NULL
+                      THEN format('It is not known which numbers of closed segments were granted: %s.', closed)
+                      ELSE 'This registry is not frozen until a time, and may still grant worker IDs and numbers.' END,
+                  HINT = CASE
+                      WHEN registry.waits > '0' THEN 'If no commits were lost: SELECT snowflake_registry.end_quarantine();'
+                      WHEN closed IS NOT NULL
+                      THEN 'To open a segment: SELECT snowflake_registry.resume_segment(name, next_value); To open a segment that was '
+                           'dropped, create it again first. If no commits were lost: SELECT snowflake_registry.resume_segments();'
+                      ELSE 'Specify the time by which the move will have ended: '
+                           'SELECT snowflake_registry.freeze(until);' END;
+    END IF;
+    SELECT greatest(max(lease.granted_until), registry.frozen_until) INTO last_end
+    FROM snowflake_registry.lease AS lease WHERE lease.grant_count > 0;
+
+    RETURN NEXT format('-- Registry %s, which extends no lease beyond %s.', registry.registry_id,
+                       snowflake_registry.exact(registry.frozen_until));
+    RETURN NEXT '-- Run this script with psql in the database of the other registry, as the owner of that registry.';
+    RETURN NEXT 'BEGIN;';
+    -- Quarantines last as long as the longest lease that was ever configured.
+    RETURN NEXT format('SELECT snowflake_registry.configure(lease => ''%s s'', renew_every => ''%s s'');',
+                       extract(epoch FROM registry.longest_lease), extract(epoch FROM registry.longest_renewal));
+    RETURN NEXT format('SELECT snowflake_registry.configure(lease => ''%s s'', renew_every => ''%s s'', last_datacenter => %s, '
+                       'witnesses => %s%s);', extract(epoch FROM registry.lease), extract(epoch FROM registry.renew_every),
+                       registry.last_datacenter, registry.witnesses::text,
+                       ', first_worker => ' || registry.first_worker || ', last_worker => ' || registry.last_worker);
+    IF registry.synchronous THEN
+        RETURN NEXT '-- This registry has a synchronous standby. If the other one has, too: configure(synchronous => true).';
+    END IF;
+    RETURN QUERY
+        SELECT CASE WHEN lease.reserved_for IS NOT NULL THEN '-- The role for which this worker ID was reserved does not exist.'
+                    || chr(10) ELSE '' END
+            || format('SELECT snowflake_registry.reserve(%s, %s%s);', lease.worker_id, lease.datacenter_id,
+                      ', note => ' || quote_literal(lease.note))
+        FROM snowflake_registry.lease AS lease
+        WHERE lease.is_reserved AND NOT EXISTS (SELECT FROM pg_roles WHERE rolname = lease.reserved_for)
+        ORDER BY lease.datacenter_id, lease.worker_id;
+    RETURN QUERY
+        SELECT format('SELECT snowflake_registry.add_server(%L, takes_numbers => %s, connection_limit => %s) '
+                      'WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = %L);',
+                      role.rolname, has_function_privilege(role.oid, 'snowflake_registry.take(jsonb)', 'EXECUTE')::text,
+                      role.rolconnlimit, role.rolname)
+        FROM pg_proc AS function, LATERAL aclexplode(function.proacl) AS acl, pg_roles AS role
+        WHERE function.oid = 'snowflake_registry.check_server(jsonb)'::regprocedure
+          AND role.oid = acl.grantee AND role.oid <> function.proowner AND role.rolcanlogin AND NOT role.rolsuper
+        ORDER BY role.rolname::text COLLATE "C";
+    RETURN QUERY
+        SELECT format('SELECT snowflake_registry.reserve(%s, %s, used_by => %L%s);', lease.worker_id, lease.datacenter_id,
+                      quote_ident(lease.reserved_for), ', note => ' || quote_literal(lease.note))
+        FROM snowflake_registry.lease AS lease
+        WHERE lease.is_reserved AND EXISTS (SELECT FROM pg_roles WHERE rolname = lease.reserved_for)
+        ORDER BY lease.datacenter_id, lease.worker_id;
+    SELECT string_agg(lease.worker_id::text, ', ' ORDER BY lease.worker_id) INTO by_hand
+    FROM (SELECT worker_id FROM snowflake_registry.lease
+          WHERE said_by_hand_at IS NOT NULL AND NOT is_reserved ORDER BY worker_id LIMIT 20) AS lease;
+    IF by_hand IS NOT NULL THEN
+        RETURN NEXT '-- Servers have reported that they use these worker IDs of the pool by hand. To reserve them, call reserve(): '
+            || by_hand;
+    END IF;
+
+    FOR stored IN SELECT * FROM snowflake_registry.segment ORDER BY name LOOP
+        RETURN QUERY SELECT * FROM snowflake_registry.script_for_segment(stored);
+    END LOOP;
+    -- A role that is limited to no segment at all gets one, and loses it.
+    RETURN QUERY
+        SELECT format('SELECT snowflake_registry.%s(%L, %L);', call.function, coalesce(granted.name, '-'), limited.role)
+        FROM snowflake_registry.segment_privilege AS limited
+             JOIN pg_roles ON pg_roles.oid = limited.role
+             LEFT JOIN snowflake_registry.segment_privilege AS granted
+                 ON granted.role = limited.role AND granted.name <> ''
+             JOIN (VALUES ('grant_segment'), ('revoke_segment')) AS call (function)
+                 ON call.function = 'grant_segment' OR granted.name IS NULL
+        WHERE limited.name = ''
+        ORDER BY limited.role::text COLLATE "C", granted.name, call.function;
+    RETURN QUERY SELECT * FROM snowflake_registry.script_for_privileges();
+    IF registry.is_started THEN
+        RETURN NEXT format('-- This grants worker IDs after a wait of %s minutes. If you run it after %s, servers without a lease '
+                           'wait for longer than until the end of the freeze.',
+                           ceil(extract(epoch FROM registry.longest_lease + interval '2 minutes') / 60),
+                           snowflake_registry.in_words(registry.frozen_until - registry.longest_lease - interval '2 minutes'));
+        RETURN NEXT '-- You can reduce the pool, but it must contain no worker ID that is outside the pool of this registry.';
+        RETURN NEXT format('SELECT snowflake_registry.start_fleet(first_worker => %s, last_worker => %s, not_before => %L);',
+                           registry.first_worker, registry.last_worker, snowflake_registry.exact(last_end));
+    END IF;
+    RETURN NEXT 'COMMIT;';
+    RETURN NEXT '-- Then set snowflake_id.registry of each server and of its standbys to the other registry. When the freeze has '
+        'ended, call end_fleet() on this registry.';
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.script_for_another_registry() IS
+    'script for another registry that replaces this frozen registry: continues its settings, worker IDs and segments';
 
 -- Privileges --------------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ const PARTS: [&str; 29] = [
 
 /// Each part may depend on those before it. The script is a single statement, which `begin` opens and `end`
 /// closes.
-const REGISTRY_PARTS: [&str; 21] = [
+const REGISTRY_PARTS: [&str; 24] = [
     "begin",
     "tables",
     "guards",
@@ -75,6 +75,9 @@ const REGISTRY_PARTS: [&str; 21] = [
     "administer_fleet",
     "administer_segments",
     "views",
+    "servers",
+    "check_server",
+    "another_registry",
     "privileges",
     "end",
 ];

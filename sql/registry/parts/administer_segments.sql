@@ -338,8 +338,10 @@ CREATE FUNCTION snowflake_registry.resume_segment(name text, next_value bigint) 
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    messages CONSTANT text := current_setting('client_min_messages');
     registry snowflake_registry.settings;
     segment snowflake_registry.segment;
+    generous bigint;
 BEGIN
     IF resume_segment.next_value IS NULL THEN
         RAISE EXCEPTION 'next_value must not be null'
@@ -357,6 +359,7 @@ BEGIN
                       ELSE 'To skip numbers: SELECT snowflake_registry.alter_segment(name, next_value => ...);' END;
     END IF;
     segment := snowflake_registry.segment_from(segment, resume_segment.next_value);
+    generous := (SELECT generous_resume_at FROM snowflake_registry.segments AS closed WHERE closed.name = segment.name);
     UPDATE snowflake_registry.segment AS kept
     SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
         ahead_value = segment.ahead_value, closed_reason = NULL, seen_until = NULL,
@@ -365,6 +368,14 @@ BEGIN
     PERFORM snowflake_registry.end_request();
     RAISE LOG 'snowflake_id_registry: segment % was resumed at % by %',
         snowflake_registry.name_in_words(segment.name), segment.next_value, session_user;
+    IF segment.next_value < generous THEN
+        PERFORM set_config('client_min_messages', messages, true);
+        RAISE NOTICE 'segment % may repeat numbers if servers or tables were restored, too',
+            snowflake_registry.name_in_words(segment.name)
+            USING DETAIL = 'Numbers that were granted after the backup or the snapshot are then in no table of these servers.',
+                  HINT = format('In this case, skip more numbers before servers connect: SELECT snowflake_registry.alter_segment(%L, '
+                                'next_value => %s);', segment.name, generous);
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.resume_segment(text, bigint) IS

@@ -14,24 +14,13 @@
 -- For segments, which are numbers without time, given out in ranges:
 --                       SELECT snowflake_registry.create_segment('orders');
 --
--- Servers need privileges to acquire and renew identities and to take numbers. They need none on tables.
+-- Each server has a login role of its own, because a role can change its own password and settings. add_server() creates
+-- the role, with the privileges to acquire and renew identities and to take numbers. The role needs none on tables.
 --
---     CREATE ROLE fleet;
---     GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
---     GRANT EXECUTE ON FUNCTION
---         snowflake_registry.acquire, snowflake_registry.renew, snowflake_registry.take TO fleet;
+--                       SELECT snowflake_registry.add_server('shard1');
 --
 -- Programs that generate IDs themselves also need release(), with which a program hands its worker ID back when it
 -- ends.
---
--- Create a separate login role for each server, because a role can change its own password and settings:
---
---     CREATE ROLE shard1 LOGIN PASSWORD '...' CONNECTION LIMIT 10 IN ROLE fleet;
---     ALTER ROLE shard1 SET statement_timeout = '10s';
---     ALTER ROLE shard1 SET idle_in_transaction_session_timeout = '5s';
---     ALTER ROLE shard1 SET idle_session_timeout = '10min';
---     ALTER ROLE shard1 SET default_transaction_isolation = 'read committed';
---     ALTER ROLE shard1 SET default_transaction_read_only = off;
 --
 -- A role with EXECUTE on acquire() can take identities until none is left, and can block other servers by leaving
 -- transactions open. Grant this privilege only to servers and programs of the fleet. The pool and

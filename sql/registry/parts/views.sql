@@ -146,8 +146,23 @@ CREATE VIEW snowflake_registry.segments AS
                      -- Otherwise more numbers may have been granted.
                      AND segment.closed_reason IS NULL AND coalesce(settings.waits <= '0', true)
                 THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at,
-           segment.description, segment.numbers_granted
-    FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true
+           segment.description, segment.numbers_granted,
+           CASE WHEN segment.closed_reason IS NULL OR segment.dropped_at IS NOT NULL THEN NULL
+                WHEN div(basis.value + skipped.count, prefix.unit) > div(basis.value, prefix.unit)
+                THEN (to_char(to_date(div(basis.value, prefix.unit)::text, prefix.format) + ('1 ' || segment.period)::interval,
+                              prefix.format) || lpad(segment.start::text, segment.digits, '0'))::bigint
+                WHEN basis.value + skipped.count <= 9223372036854775807 THEN (basis.value + skipped.count)::bigint
+           END AS generous_resume_at
+    FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true,
+         LATERAL (SELECT ('1' || repeat('0', segment.digits))::numeric,
+                         CASE WHEN segment.period = 'year' THEN 'YYYY' WHEN segment.period = 'month' THEN 'YYYYMM'
+                              ELSE 'YYYYMMDD' END) AS prefix (unit, format),
+         -- Servers take the first range of a period at most 10 minutes before it starts.
+         LATERAL (SELECT greatest(
+             segment.next_value, segment.ahead_value, segment.seen_until + 1::numeric,
+             to_char((statement_timestamp() + interval '15 minutes') AT TIME ZONE segment.time_zone, prefix.format)::numeric
+                 * prefix.unit + segment.start)) AS basis (value),
+         LATERAL (SELECT segment.numbers_granted::numeric * segment.increment) AS skipped (count)
     ORDER BY segment.name;
 COMMENT ON VIEW snowflake_registry.segments IS 'all segments, including dropped ones';
 COMMENT ON COLUMN snowflake_registry.segments.name IS 'name of the segment';
@@ -169,6 +184,9 @@ COMMENT ON COLUMN snowflake_registry.segments.next_value IS
 COMMENT ON COLUMN snowflake_registry.segments.resume_at IS
     'lowest value above all granted numbers; NULL if beyond the range of bigint, or if not known because commits may have '
     'been lost';
+COMMENT ON COLUMN snowflake_registry.segments.generous_resume_at IS
+    'for a closed segment: value for resume_segment() if servers or tables were also restored, so that they contain no trace of '
+    'the last granted numbers; skips as many numbers as were ever granted, or continues with the next period';
 COMMENT ON COLUMN snowflake_registry.segments.numbers_granted IS
     'how many numbers were granted, in all periods; increments do not count';
 COMMENT ON COLUMN snowflake_registry.segments.description IS 'text for administrators';

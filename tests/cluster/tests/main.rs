@@ -122,6 +122,8 @@ mod ids {
 }
 mod lockstep;
 mod registry {
+    mod adding_servers;
+    mod another_registry;
     pub mod forgets;
     mod freeze;
     mod guards;

@@ -1,0 +1,371 @@
+//! `add_server()`, with the lines that it prints as they are, and `check_server()`.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use harness::*;
+
+/// A name that each language in which it is printed would misread without quotes.
+const HOSTILE: &str = r#"a"; DROP ROLE s0; -- $(rm) \ `x` '%s%%"#;
+
+/// A registry with a pool, whose fleet was not started yet.
+fn registry() -> Cluster {
+    let registry = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
+    registry.connect().run("SELECT snowflake_registry.configure(first_worker => 512, last_worker => 1023)");
+    registry
+}
+
+/// Starts the fleet of a registry, which has no servers yet.
+const START: &str = "SELECT snowflake_registry.start_fleet(first_start => true)";
+
+/// The lines that a call of `add_server()` returns.
+#[track_caller]
+fn add_server(client: &mut Client, name: &str, more: &str) -> Vec<String> {
+    let rows = client.query(&format!("SELECT snowflake_registry.add_server($1{more})"), &[&name]);
+    rows.unwrap_or_else(|error| panic!("{}", text(&error))).iter().map(|row| row.get(0)).collect()
+}
+
+/// The error of a call of `add_server()`.
+#[track_caller]
+fn refusal(client: &mut Client, name: &str) -> (String, String) {
+    let error = client.query("SELECT snowflake_registry.add_server($1)", &[&name]).unwrap_err();
+    (error.code().unwrap().code().into(), text(&error))
+}
+
+/// The spare worker ID in the lines of `add_server()`.
+fn spare(lines: &[String]) -> Option<i32> {
+    let line =
+        lines.iter().find_map(|line| line.strip_prefix("-- ALTER SYSTEM SET snowflake_id.worker_id = "))?;
+    Some(line.trim_end_matches(';').parse().unwrap())
+}
+
+/// Runs a program that must succeed. Returns what it prints.
+#[track_caller]
+fn output(command: &mut Command, input: &str) -> String {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A program that reads no input may have ended already.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs each line at its place, after replacing the two words that are to be replaced.
+#[track_caller]
+fn run_lines(lines: &[String], registry: &Cluster, server: &Cluster) {
+    let programs = ask_pg_config(&pg_config(), "--bindir");
+    let mut run = 0;
+    for line in lines.iter().filter(|line| !line.starts_with(['-', '#'])) {
+        let line = line
+            .replace("REGISTRY", registry.host().to_str().unwrap())
+            .replace("PASSFILE", server.host().join("pass").to_str().unwrap());
+        if line.starts_with("psql ") {
+            let script = format!("PATH='{programs}':\"$PATH\" LC_ALL=C\n{line}");
+            let said = output(
+                as_server_user("/bin/sh".as_ref()).args(["-c", &script]).current_dir(server.host()),
+                "",
+            );
+            assert!(said.ends_with("(0 rows)\n\n"), "{said}");
+        } else {
+            let place = if line.starts_with('\\') { registry } else { server };
+            // Without a terminal, psql reads a new password from its input.
+            let mut psql = as_server_user("setsid".as_ref());
+            psql.arg("--wait").arg(format!("{programs}/psql")).arg("--host").arg(place.host());
+            psql.args(["--username=test", "--dbname=postgres", "-v", "ON_ERROR_STOP=1", "-c", &line]);
+            output(psql.current_dir(place.host()), "secret\nsecret\n");
+        }
+        run += 1;
+    }
+    assert_eq!(run, 4, "{lines:?}");
+}
+
+/// Two servers follow the lines. Both get a worker ID, by their own role, with a password.
+#[test]
+fn two_servers_are_added() {
+    let registry = registry();
+    let mut client = registry.connect();
+    client.run(START);
+    for (name, number) in [("s0", 0), (HOSTILE, 1)] {
+        let server = Cluster::builder().preload().start();
+        let lines = add_server(&mut client, name, "");
+        assert_eq!(spare(&lines), Some(511 - number), "{lines:?}");
+        run_lines(&lines, &registry, &server);
+        assert_eq!(leased_worker(&server), 512 + number);
+        let row = client
+            .query_one(
+                "SELECT role, node_name IS NOT NULL FROM snowflake_registry.fleet WHERE worker_id = $1",
+                &[&(512 + number)],
+            )
+            .unwrap();
+        assert_eq!(row.get::<_, &str>(0), name);
+        let password = "SELECT rolpassword LIKE 'SCRAM%' FROM pg_authid WHERE rolname = $1";
+        assert!(client.query_one(password, &[&name]).unwrap().get::<_, bool>(0));
+        // The lines are the same again, and change nothing.
+        assert_eq!(add_server(&mut client, name, ""), lines);
+        run_lines(&lines, &registry, &server);
+        assert_renewed(&server);
+    }
+    assert_eq!(
+        single::<i64>(&mut client, "SELECT count(*) FROM snowflake_registry.fleet WHERE state = 'reserved'"),
+        2
+    );
+}
+
+/// The role has the privileges and the settings of a server, and a second call changes them to what it is told.
+#[test]
+fn a_role_is_completed() {
+    let registry = registry();
+    let mut client = registry.connect();
+    client.run("REVOKE CONNECT ON DATABASE postgres FROM PUBLIC");
+    let may = "SELECT concat_ws(' ', rolconnlimit, has_database_privilege(oid, 'postgres', 'CONNECT'),
+                   has_function_privilege(oid, 'snowflake_registry.acquire(jsonb)', 'EXECUTE'),
+                   has_function_privilege(oid, 'snowflake_registry.renew(jsonb)', 'EXECUTE'),
+                   has_function_privilege(oid, 'snowflake_registry.check_server(jsonb)', 'EXECUTE'),
+                   has_function_privilege(oid, 'snowflake_registry.take(jsonb)', 'EXECUTE'),
+                   rolconfig::text)
+               FROM pg_roles WHERE rolname = 's0'";
+    let settings = |idle: i32| {
+        format!(
+            "{{statement_timeout=10s,idle_in_transaction_session_timeout=5s,idle_session_timeout={idle}s,\
+             \"default_transaction_isolation=read committed\",default_transaction_read_only=off}}"
+        )
+    };
+    add_server(&mut client, "s0", "");
+    assert_eq!(single::<String>(&mut client, may), format!("10 t t t t t {}", settings(600)));
+    client.run("SELECT snowflake_registry.configure(lease => '1 hour', renew_every => '20 minutes')");
+    client.run("REVOKE EXECUTE ON FUNCTION snowflake_registry.renew FROM s0");
+    add_server(&mut client, "s0", ", takes_numbers => false, connection_limit => 3");
+    assert_eq!(single::<String>(&mut client, may), format!("3 t t t t f {}", settings(2400)));
+    // Nobody else can call the function.
+    client.run("SET SESSION AUTHORIZATION s0");
+    assert_eq!(refusal(&mut client, "s1").0, "42501");
+}
+
+/// The owner of the registry need not be a superuser.
+#[test]
+fn an_owner_who_may_create_roles() {
+    let registry = Cluster::builder().extensions(&[]).start();
+    registry.connect().run("CREATE ROLE keeper LOGIN CREATEROLE");
+    registry.connect().run("CREATE DATABASE \"it's = here\" OWNER keeper");
+    let mut client = registry.connect_to("it's = here");
+    client.run("SET SESSION AUTHORIZATION keeper; CREATE EXTENSION snowflake_id_registry");
+    client.run("SELECT snowflake_registry.configure(first_worker => 512, last_worker => 1023)");
+    client.run(START);
+    let lines = add_server(&mut client, "s0", "");
+    assert_eq!(add_server(&mut client, "s0", ""), lines);
+    let server = Cluster::builder().preload().start();
+    run_lines(&lines, &registry, &server);
+    assert_eq!(leased_worker(&server), 512);
+    // Only who may create roles can call it.
+    client
+        .run("RESET SESSION AUTHORIZATION; ALTER ROLE keeper NOCREATEROLE; SET SESSION AUTHORIZATION keeper");
+    assert_eq!(refusal(&mut client, "s1").0, "42501");
+}
+
+/// The settings of a server's role would interrupt the sessions of other roles.
+#[test]
+fn other_roles_are_refused() {
+    let registry = registry();
+    let mut client = registry.connect();
+    client.run(
+        "CREATE ROLE app LOGIN; CREATE ROLE maker LOGIN CREATEDB; CREATE ROLE holder LOGIN; CREATE ROLE member LOGIN IN ROLE test;
+         CREATE ROLE fleet; CREATE ROLE locked IN ROLE fleet; CREATE ROLE server LOGIN IN ROLE fleet;
+         GRANT CREATE ON SCHEMA public TO holder; SET ROLE holder; CREATE TABLE public.things (); RESET ROLE;
+         GRANT EXECUTE ON FUNCTION snowflake_registry.acquire TO maker, holder, member, fleet",
+    );
+    for name in ["test", "pg_monitor", "app", "maker", "holder", "member"] {
+        let (code, said) = refusal(&mut client, name);
+        assert_eq!(code, "42710", "{said}");
+        assert!(said.starts_with(&format!("role {name} is not the role of a server\n")), "{said}");
+    }
+    for name in ["fleet", "locked"] {
+        assert_eq!(refusal(&mut client, name).0, "55000");
+    }
+    for name in ["", "two\nlines", "é".repeat(32).as_str()] {
+        let (code, said) = refusal(&mut client, name);
+        assert_eq!(code, "22023", "{said}");
+    }
+    let error = "SELECT snowflake_registry.add_server('new', connection_limit => NULL)";
+    assert_eq!(failure(&mut client, error).0, "22004");
+    let unchanged = "SELECT count(*) FROM pg_roles WHERE rolconfig IS NOT NULL OR rolname IN ('new', '')";
+    assert_eq!(single::<i64>(&mut client, unchanged), 0);
+    // An earlier member of the fleet is completed, and so is a role for which the hint was followed.
+    add_server(&mut client, "server", "");
+    client.run("GRANT EXECUTE ON FUNCTION snowflake_registry.acquire TO app");
+    add_server(&mut client, "app", "");
+}
+
+#[test]
+fn a_spare_is_reserved_once() {
+    let registry = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
+    let mut client = registry.connect();
+    // There is no pool yet, and then a quarantine, in which a worker ID may have been granted that is not known.
+    let lines = add_server(&mut client, "s0", "");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("No spare worker ID was reserved: the registry has no pool yet"))
+    );
+    client.run("SELECT snowflake_registry.start_fleet(2, 4)");
+    let lines = add_server(&mut client, "s0", "");
+    assert!(lines.iter().any(|line| line.contains("during a quarantine")), "{lines:?}");
+    client.run("SELECT snowflake_registry.end_quarantine()");
+    // First below the pool, then in it, as long as there is room.
+    let spares =
+        ["s0", "s1", "s2", "s3", "s4", "s5", "s0"].map(|name| spare(&add_server(&mut client, name, "")));
+    assert_eq!(spares, [Some(1), Some(0), Some(2), Some(3), Some(4), None, Some(1)]);
+    // The administrator has reserved another one, because the first one was used.
+    client.run("SELECT snowflake_registry.reserve(70, note => 'spare of s0')");
+    assert_eq!(spare(&add_server(&mut client, "s0", "")), Some(70));
+}
+
+/// The problems that a role finds, each with what helps.
+#[track_caller]
+fn problems(client: &mut Client, role: &str, request: &str) -> Vec<(String, String)> {
+    client.run(&format!("SET SESSION AUTHORIZATION {role}; BEGIN"));
+    let rows = client
+        .query("SELECT problem, hint FROM snowflake_registry.check_server($1::text::jsonb)", &[&request])
+        .unwrap();
+    assert!(!single::<bool>(client, "SELECT pg_current_xact_id_if_assigned() IS NOT NULL"));
+    client.run("COMMIT; RESET SESSION AUTHORIZATION");
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+/// Finds exactly one problem, which begins with this text. Returns what helps.
+#[track_caller]
+fn problem(client: &mut Client, role: &str, request: &str, expected: &str) -> String {
+    match &problems(client, role, request)[..] {
+        [(problem, hint)] if problem.starts_with(expected) => hint.clone(),
+        found => panic!("{expected}: {found:?}"),
+    }
+}
+
+/// The statement in a hint.
+fn statement(hint: &str) -> &str {
+    let begin = hint.find("SELECT").or_else(|| hint.find("GRANT")).or_else(|| hint.find("ALTER")).unwrap();
+    hint[begin..].split_once(';').unwrap().0
+}
+
+/// Each problem disappears when the hint is followed.
+#[test]
+fn problems_and_what_helps() {
+    let registry = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
+    let mut client = registry.connect();
+    add_server(&mut client, "s0", ", takes_numbers => false");
+    add_server(&mut client, "s1", "");
+    let solve = |client: &mut Client, request: &str, expected: &str| {
+        let hint = problem(client, "s0", request, expected);
+        client.run(statement(&hint));
+        assert_eq!(problems(client, "s0", request), [], "{hint}");
+    };
+    let hint = problem(
+        &mut client,
+        "s0",
+        "{}",
+        "the registry grants no worker IDs, because its fleet was not started",
+    );
+    client.run(statement(&hint));
+    solve(&mut client, "{}", "the registry grants no worker IDs before 20");
+    client.run("SELECT snowflake_registry.freeze()");
+    solve(&mut client, "{}", "the registry is frozen");
+    client.run("SELECT snowflake_registry.create_segment('orders')");
+    solve(&mut client, "{}", "role s0 may not take numbers of segments");
+    client.run("REVOKE EXECUTE ON FUNCTION snowflake_registry.renew FROM s0");
+    solve(&mut client, "{}", "role s0 may not acquire and renew a lease");
+    client.run("SELECT snowflake_registry.configure(last_datacenter => 1)");
+    solve(&mut client, "{\"datacenter\": 2}", "the registry grants no worker IDs for datacenter 2");
+    solve(
+        &mut client,
+        "{\"by_hand\": [7, 600, 511]}",
+        "worker ID 600 is set by hand, and the registry may lease it",
+    );
+    for (request, expected) in [
+        ("{\"clock\": 1700000000000000}", "the clock of the server is "),
+        ("{\"protocol\": 999}", "the registry does not know protocol 999"),
+        ("{\"worker_limit\": 512}", "no worker ID is free for the server"),
+    ] {
+        problem(&mut client, "s0", request, expected);
+    }
+    let now: i64 = single(&mut client, "SELECT extract(epoch FROM now())::bigint");
+    let request = format!("{{\"clock\": {now}000000, \"protocol\": 1, \"worker_limit\": 1024}}");
+    assert_eq!(problems(&mut client, "s0", &request), []);
+    for wrong in ["[]", "{\"clock\": 1.5}", "{\"datacenter\": -1}", "{\"worker_limit\": \"x\"}"] {
+        let call = format!("SELECT snowflake_registry.check_server('{wrong}')");
+        assert_eq!(failure(&mut client, &call).0, "22023", "{wrong}");
+    }
+    client.run("BEGIN READ ONLY");
+    let first = "SELECT problem FROM snowflake_registry.check_server()";
+    assert_eq!(single::<String>(&mut client, first), "transactions are read-only");
+    client.run("ROLLBACK; BEGIN ISOLATION LEVEL SERIALIZABLE");
+    assert_eq!(single::<String>(&mut client, first), "the isolation level is serializable");
+}
+
+/// Numbers that servers hold, also outside the pool, and numbers that are reserved for roles.
+#[test]
+fn worker_ids_of_others() {
+    let registry = registry();
+    let mut client = registry.connect();
+    client.run(START);
+    for role in ["s0", "s1"] {
+        add_server(&mut client, role, "");
+    }
+    let acquire = |client: &mut Client, role: &str| {
+        client.run(&format!("SET SESSION AUTHORIZATION {role}"));
+        let member = super::member::granted(client);
+        client.run("RESET SESSION AUTHORIZATION");
+        member
+    };
+    acquire(&mut client, "s0");
+    let leased = "worker ID 512 is set by hand, and is leased by another server";
+    problem(&mut client, "s1", "{\"by_hand\": [512]}", leased);
+    assert_eq!(problems(&mut client, "s0", "{\"by_hand\": [512]}"), []);
+    client.run("SELECT snowflake_registry.configure(first_worker => 513, last_worker => 514)");
+    problem(&mut client, "s1", "{\"by_hand\": [512]}", leased);
+
+    // A reserved worker ID is the only one that its role gets.
+    client.run("SELECT snowflake_registry.reserve(700, used_by => 's1'), snowflake_registry.reserve(513, used_by => 's1')");
+    problem(
+        &mut client,
+        "s0",
+        "{\"by_hand\": [700]}",
+        "worker ID 700 is set by hand, and is reserved for another role",
+    );
+    assert_eq!(problems(&mut client, "s1", "{\"by_hand\": [700]}"), []);
+    problem(&mut client, "s1", "{\"worker_limit\": 513}", "no worker ID is free for the server");
+    acquire(&mut client, "s1");
+    // A holder needs no other worker ID. Others find none.
+    add_server(&mut client, "s2", "");
+    acquire(&mut client, "s2");
+    for role in ["s0", "s1", "s2"] {
+        assert_eq!(problems(&mut client, role, "{}"), []);
+    }
+    add_server(&mut client, "s3", "");
+    problem(&mut client, "s3", "{}", "no worker ID is free for the server");
+    // Nor does a start of the registry or a quarantine stop a holder.
+    client.run("SELECT snowflake_registry.quarantine()");
+    assert_eq!(problems(&mut client, "s2", "{}"), []);
+    assert_eq!(problems(&mut client, "s3", "{}").len(), 2);
+    drop(client);
+    registry.restart("fast");
+    let mut client = registry.connect();
+    client.run("SELECT snowflake_registry.end_quarantine()");
+    drop(client);
+    registry.restart("fast");
+    let mut client = registry.connect();
+    let found = problems(&mut client, "s3", "{}");
+    assert!(found[0].0.starts_with("the registry grants no worker IDs before"), "{found:?}");
+}
+
+#[test]
+fn a_standby_is_recognized() {
+    let registry = registry();
+    add_server(&mut registry.connect(), "s0", "");
+    let standby = registry.start_standby(&[]);
+    let query = "SELECT problem || ' ' || hint FROM snowflake_registry.check_server()";
+    let mut client = Client::connect(&standby.connection_string("s0"), postgres::NoTls).unwrap();
+    let said = single::<String>(&mut client, query);
+    assert!(said.starts_with("the connection leads to a standby of the registry"), "{said}");
+    assert!(said.contains("target_session_attrs=read-write"), "{said}");
+}
