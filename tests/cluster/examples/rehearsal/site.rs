@@ -46,9 +46,9 @@ pub struct Registry {
 
 /// The blocks of SQL on page fleet.md that set up a registry, in order.
 const EXTENSION: usize = 0;
-const ROLES: usize = 1;
-const SETTINGS: usize = 2;
-const START: usize = 3;
+const SETTINGS: usize = 1;
+const START: usize = 2;
+const SERVER: usize = 3;
 const SYNCHRONOUS: usize = 4;
 
 impl Site {
@@ -59,14 +59,11 @@ impl Site {
         let to_do: Vec<&str> = blocks_at(&page, "on the registry").collect();
         let mut client = primary.connect();
         run_block(&mut client, to_do[EXTENSION]);
-        run_block(&mut client, to_do[ROLES]);
-        for number in 2..=SERVERS {
-            let of_this_server = to_do[ROLES].lines().filter(|line| line.contains("shard1"));
-            let statements: String = of_this_server.flat_map(|line| [line, "\n"]).collect();
-            run_block(&mut client, &statements.replace("shard1", &format!("shard{number}")));
-        }
         run_block(&mut client, to_do[SETTINGS]);
         run_block(&mut client, to_do[START]);
+        for number in 1..=SERVERS {
+            run_block(&mut client, &to_do[SERVER].replace("shard1", &format!("shard{number}")));
+        }
         let standby = primary.start_standby(&[("synchronous_standby_names", "standby")]);
         primary.replicate_synchronously();
         run_block(&mut client, to_do[SYNCHRONOUS]);

@@ -23,27 +23,30 @@ pub const FAULTS: &[Fault] = &[
         a_server_is_cut_off,
     ),
     Fault::new(
-        "the fleet loses a privilege in the registry",
+        "servers lose a privilege in the registry",
         ("The server's role has not been granted a privilege that it needs", "reference/fleet.md"),
         Place::Registry,
         NOT_RENEWED,
         |scene| {
-            scene
-                .site()
-                .registry_client()
-                .run("REVOKE EXECUTE ON FUNCTION snowflake_registry.renew FROM fleet");
-            scene.act("REVOKE EXECUTE ON FUNCTION snowflake_registry.renew FROM fleet");
+            let names: Vec<_> = scene.site().servers.iter().map(|server| server.name.clone()).collect();
+            let revoke =
+                format!("REVOKE EXECUTE ON FUNCTION snowflake_registry.renew FROM {}", names.join(", "));
+            scene.site().registry_client().run(&revoke);
+            scene.act(revoke);
             scene.alert("SnowflakeIdRegistryUnreachable").step(1).says("SnowflakeIdLeaseHalfExpired");
             scene.alert("SnowflakeRegistryLeaseNotRenewed").step(2).says("SnowflakeIdLeaseHalfExpired");
             let runbook = scene.alert("SnowflakeIdLeaseHalfExpired");
             the_state_is(scene, &runbook, "permission denied");
-            // The page to which the step leads names the grants in the page on fleets.
+            // The page to which the step leads names the function in the page on fleets.
             runbook.step(3).says("[grant the privileges](registry.md#roles-for-the-servers)");
             let page = scene.site().pages.page("how-to/fleet.md");
-            let grant = page.lines().find(|line| line.starts_with("GRANT EXECUTE") && line.contains("renew"));
-            let grant = grant.expect("a grant on the page");
-            scene.site().registry_client().run(grant);
-            scene.act(format!("{}: {grant}", runbook.step(3).name));
+            let add =
+                page.lines().find(|line| line.contains("add_server('shard1')")).expect("a call on the page");
+            for name in names {
+                let add = add.replace("shard1", &name);
+                scene.site().registry_client().run(&add);
+                scene.act(format!("{}: {add}", runbook.step(3).name));
+            }
             scene.over();
         },
     ),
