@@ -75,8 +75,11 @@ fn sampled_ids(
 fn other_layout(layout: &Layout, id: i64, us: Option<i64>, now_us: i64) -> Option<&'static str> {
     let is_old = us.is_some_and(|us| us < FIRST_IDS_US);
     let is_new = us.is_none_or(|us| us > now_us.saturating_add(MAX_AHEAD_US + YEAR_US));
+    if !is_old && !is_new {
+        return None;
+    }
     let others = guess(id, now_us).into_iter().filter(|other| other.preset.layout() != *layout);
-    let mut plausible = others.filter(|other| is_new || is_old && other.decoded.generated_at >= FIRST_IDS_US);
+    let mut plausible = others.filter(|other| is_new || other.decoded.generated_at >= FIRST_IDS_US);
     plausible.next().map(|other| other.preset.name)
 }
 

@@ -123,9 +123,9 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
            WHEN 'clock jumped' THEN format('The clock has jumped ahead by %s.', status.clock_jump)
            ELSE status.last_error
            END,
-           remedy.hint
-    FROM status JOIN remedy ON remedy.state = status.state
-    WHERE NOT (is_explained AND remedy.is_of_lease)
+           coalesce(remedy.hint, 'Correct the cause in DETAIL.')
+    FROM status LEFT JOIN remedy ON remedy.state = status.state
+    WHERE status.state NOT IN ('ready', 'recovery') AND NOT (is_explained AND coalesce(remedy.is_of_lease, false))
     UNION ALL
     SELECT format('the registry grants no lease: %s', status.registry_state), status.last_error,
            'Correct the cause in DETAIL. Page "States" of the manual describes each state of the registry.'
@@ -163,11 +163,12 @@ BEGIN
        OR NOT (SELECT relispopulated FROM pg_class WHERE oid = 'snowflake_internal.used_identity'::regclass) THEN
         RETURN;
     END IF;
-    SELECT u.datacenter_id, u.worker_id INTO last
+    SELECT u.datacenter_id, u.worker_id, to_jsonb(u) ->> 'registry_id' ~ '[1-9a-f]' AS is_leased INTO last
     FROM snowflake_internal.used_identity AS u
     WHERE u.worker_id >= 0
     ORDER BY u.noted_at DESC LIMIT 1;
-    IF NOT FOUND OR current_setting('snowflake_id.registry') <> '' THEN
+    -- The warning of a standby names a missing registry.
+    IF NOT FOUND OR last.is_leased OR current_setting('snowflake_id.registry') <> '' THEN
         RETURN;
     END IF;
     SELECT by_hand.datacenter_id, by_hand.worker_id INTO own

@@ -103,18 +103,11 @@ fn problems_that_the_registry_sees() {
     assert!(problems(&mut other)[0].detail.contains("\"by_hand\": [700],"));
 }
 
-/// A fleet in which nothing is wrong, also while a registry of an earlier version does not answer the question.
+/// A fleet in which nothing is wrong, and a role that may not ask.
 #[test]
 fn a_healthy_fleet() {
     let fleet = Fleet::start(LASTING_LEASES);
     let mut admin = fleet.registry.connect();
-    if single::<bool>(&mut admin, "SELECT to_regprocedure('snowflake_registry.check_server(jsonb)') IS NULL")
-    {
-        admin.run(
-            "CREATE FUNCTION snowflake_registry.check_server(request jsonb DEFAULT '{}')
-             RETURNS TABLE (problem text, detail text, hint text) LANGUAGE sql AS 'SELECT NULL, NULL, NULL WHERE false'",
-        );
-    }
     admin.run("GRANT EXECUTE ON FUNCTION snowflake_registry.check_server(jsonb) TO fleet");
     let server = fleet.server().set("fsync", "on").start();
     leased_worker(&server);
@@ -126,6 +119,47 @@ fn a_healthy_fleet() {
     assert!(denied.detail.contains("check_server"), "{denied:?}");
     admin.run("GRANT EXECUTE ON FUNCTION snowflake_registry.check_server(jsonb) TO fleet");
     assert_healthy(&mut client);
+}
+
+/// The clock was ahead when the server stored its horizon, so it cannot use its lease. Longer leases help.
+#[test]
+fn a_horizon_beyond_the_lease() {
+    let fleet = Fleet::start(LONG_LEASES);
+    let mut admin = fleet.registry.connect();
+    let server = Cluster::builder().worker(1).set("fsync", "on").following_clock().start();
+    let mut client = server.connect();
+    server.set_clock(2700.0);
+    let is_ahead = "SELECT snowflake_timestamp(snowflake_nextval()) > now() - interval '1 minute'";
+    eventually("IDs of later", || single::<bool>(&mut client, is_ahead));
+    server.set_clock(0.0);
+    server.change("snowflake_id.worker_id", "-1");
+    server.change("snowflake_id.registry", &fleet.connection_string());
+    let beyond = |problem: &Problem| problem.problem == "the horizon is beyond the end of the lease";
+    let problem = eventually("the problem", || problems(&mut client).into_iter().find(beyond));
+    problem.follow_hint(&mut admin);
+    eventually("a longer lease", || !problems(&mut client).iter().any(beyond));
+}
+
+/// The lease was revoked, but the server may still use it. The stand-in of the check explains nothing.
+#[test]
+fn a_lease_that_is_not_renewed() {
+    let fleet = Fleet::start(LASTING_LEASES);
+    let mut admin = fleet.registry.connect();
+    let server = fleet.server().set("fsync", "on").start();
+    leased_worker(&server);
+    admin.run(
+        "CREATE OR REPLACE FUNCTION snowflake_registry.check_server(request jsonb DEFAULT '{}')
+         RETURNS TABLE (problem text, detail text, hint text)
+         LANGUAGE sql AS 'SELECT NULL, NULL, NULL WHERE false'; GRANT EXECUTE ON FUNCTION snowflake_registry.check_server TO fleet",
+    );
+    let mut client = server.connect();
+    assert_healthy(&mut client);
+    admin.run("REVOKE EXECUTE ON FUNCTION snowflake_registry.renew FROM fleet");
+    let problem = eventually("the problem", || problems(&mut client).into_iter().next());
+    assert_eq!(problem.problem, "the registry grants no lease: permission denied");
+    let (_, statements) = problem.detail.split_once("registry: GRANT").unwrap();
+    admin.run(&format!("GRANT{statements}"));
+    eventually("the renewal", || problems(&mut client).is_empty());
 }
 
 /// A registry that does not reply: the call ends, can be canceled, and the session goes on.

@@ -1,5 +1,7 @@
 //! `snowflake_check()` reports tables, types and publications that will cause problems with IDs, and says what to run.
 
+use std::time::{Duration, Instant};
+
 use harness::check::*;
 use harness::*;
 
@@ -229,6 +231,25 @@ fn a_locked_table() {
     // The function keeps no lock.
     client.run("BEGIN; SELECT snowflake_check()");
     other.run("SET lock_timeout = '1s'; ALTER TABLE orders ADD COLUMN filling text");
+}
+
+/// The time of a call is limited, and so is what it reads.
+#[test]
+fn many_tables() {
+    let (_cluster, mut client) = start();
+    for hundred in 0..5 {
+        client.run(&format!(
+            "DO $$ BEGIN FOR n IN 1..100 LOOP
+                 EXECUTE format('CREATE TABLE orders_%s (id bigint DEFAULT snowflake_nextval())', 100 * {hundred} + n);
+                 EXECUTE format('INSERT INTO orders_%s SELECT snowflake_nextval() FROM generate_series(1, 5000)', 100 * {hundred} + n);
+                 COMMIT;
+             END LOOP; END $$"
+        ));
+    }
+    let start = Instant::now();
+    assert_healthy(&mut client);
+    println!("500 tables: {:?}", start.elapsed());
+    assert_within(Duration::from_secs(2) + SLACK, start.elapsed(), "the call");
 }
 
 #[test]
