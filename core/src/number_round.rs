@@ -398,7 +398,13 @@ impl NumberRound {
                 let take = Take { registry_id: sent_to, requests: wishes.clone() };
                 self.to(Step::Asking { sent_to }, Effect::Send(take))
             }
-            Purpose::Report if !self.is_local() && self.told.is_some() => {
+            // The registry counts the time of a wait only in calls.
+            Purpose::Report if self.is_local() => {
+                let nothing = Reports { left: Portions::of(vec![]), signed: vec![], sent: vec![] };
+                let take = Take { registry_id: self.told, requests: vec![] };
+                self.to(Step::Reporting(self.told, nothing, None), Effect::Send(take))
+            }
+            Purpose::Report if self.told.is_some() => {
                 let mut names: Vec<_> =
                     records.names_after(self.reported_to.as_deref()).take(MOST_REPORTED + 1).collect();
                 let is_part = names.len() > MOST_REPORTED;
@@ -501,7 +507,6 @@ impl NumberRound {
     /// Notes what an answer says about the registry.
     fn note(&mut self, answer: &Answer) {
         if !answer.is_foreign
-            && !self.is_local()
             && let Some(report_every_us) = answer.report_every_us
         {
             self.report_every = report_every(report_every_us.unsigned_abs());

@@ -88,11 +88,10 @@ CREATE TABLE snowflake_registry.settings (
     nothing_before timestamptz NOT NULL DEFAULT '-infinity',
     waits interval NOT NULL DEFAULT '0',
     counted_at timestamptz,
-    numbers_wait interval NOT NULL DEFAULT '0',
-    numbers_counted_at timestamptz,
     is_proved boolean NOT NULL DEFAULT false,
     is_witnessed boolean NOT NULL DEFAULT false,
-    is_restarted boolean NOT NULL DEFAULT false,
+    numbers_wait interval NOT NULL DEFAULT '0',
+    was_alone boolean NOT NULL DEFAULT false,
     witnesses boolean NOT NULL DEFAULT true,
     quarantine_reason text,
     frozen_until timestamptz,
@@ -107,6 +106,7 @@ CREATE TABLE snowflake_registry.settings (
            AND extract(month FROM longest_lease) = 0),
     CHECK (renew_every BETWEEN '100 milliseconds' AND '12 hours'),
     CHECK (longest_renewal BETWEEN renew_every AND '12 hours'),
+    CHECK (numbers_wait BETWEEN '0' AND waits),
     CHECK (last_worker >= first_worker),
     CHECK (num_nulls(first_worker, last_worker) <> 1),
     CHECK (NOT is_started OR first_worker IS NOT NULL)
@@ -120,7 +120,7 @@ COMMENT ON COLUMN snowflake_registry.settings.lease IS 'duration of a lease: how
 COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'highest value that lease has ever had; at least 10 minutes';
 COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'interval at which servers renew their leases';
 COMMENT ON COLUMN snowflake_registry.settings.longest_renewal IS
-    'highest value that renew_every has ever had; at least 1 minute';
+    'highest value of renew_every that a holder of a lease or of numbers may still follow';
 COMMENT ON COLUMN snowflake_registry.settings.first_worker IS
     'lowest worker ID of the pool, from which the registry grants worker IDs; NULL if the pool was never specified';
 COMMENT ON COLUMN snowflake_registry.settings.last_worker IS
@@ -145,16 +145,16 @@ COMMENT ON COLUMN snowflake_registry.settings.is_started IS 'true if the registr
 COMMENT ON COLUMN snowflake_registry.settings.nothing_before IS
     'earliest start of a new range; never decreases';
 COMMENT ON COLUMN snowflake_registry.settings.waits IS
-    'remaining time of the quarantine, reduced by each call; 0 if there is no quarantine';
-COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'time at which waits was last updated';
-COMMENT ON COLUMN snowflake_registry.settings.numbers_wait IS
-    'remaining time for which requests for numbers wait after a start of the server';
-COMMENT ON COLUMN snowflake_registry.settings.numbers_counted_at IS 'time at which numbers_wait was last updated';
+    'remaining time of the quarantine, reduced by each call; 1 microsecond if only a call of a server with the same clock '
+    'is missing; 0 if there is no quarantine';
+COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'time at which waits and numbers_wait were last updated';
 COMMENT ON COLUMN snowflake_registry.settings.is_proved IS
     'true if commits are assumed to be lost, so that no witness shortens the quarantine';
 COMMENT ON COLUMN snowflake_registry.settings.is_witnessed IS 'true if a server has presented a token during the quarantine';
-COMMENT ON COLUMN snowflake_registry.settings.is_restarted IS
-    'true if the quarantine follows a start of the server, so that requests for numbers also wait';
+COMMENT ON COLUMN snowflake_registry.settings.numbers_wait IS
+    'remaining time, after a start of the server, during which no numbers are granted; reduced by each call';
+COMMENT ON COLUMN snowflake_registry.settings.was_alone IS
+    'true if only the registry''s own server was allowed to take numbers when the server was started';
 COMMENT ON COLUMN snowflake_registry.settings.witnesses IS
     'true if a witness shortens the quarantine after a start of the server';
 COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'reason for the quarantine';
@@ -358,7 +358,7 @@ CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.signing_key
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment_privilege
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_longest_lease BEFORE UPDATE ON snowflake_registry.settings FOR EACH ROW
-    WHEN (NEW.longest_lease < OLD.longest_lease OR NEW.longest_renewal < OLD.longest_renewal)
+    WHEN (NEW.longest_lease < OLD.longest_lease)
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.settings FOR EACH ROW
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
@@ -1253,10 +1253,11 @@ VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 DECLARE
     allowance CONSTANT interval := '2 minutes';
     moment CONSTANT timestamptz := clock_timestamp();
-    -- This includes grants that the registry has learned from tokens. If the clock was wrong, a granted range may
-    -- extend further into the future than the duration of a lease.
-    longest CONSTANT interval := least('24 hours', coalesce(
-        (SELECT max(granted_until) FROM snowflake_registry.lease) - moment, '0'));
+    -- This includes grants that the registry has learned from tokens. If the clock was ahead, a granted range may extend
+    -- further into the future than the duration of a lease. Ranges that servers reject, as renew() does, do not count.
+    longest CONSTANT interval := coalesce(
+        (SELECT max(granted_until) FROM snowflake_registry.lease
+         WHERE granted_until <= moment + interval '24 hours 1 minute') - moment, '0');
     until timestamptz;
 BEGIN
     UPDATE snowflake_registry.settings AS settings
@@ -1264,7 +1265,8 @@ BEGIN
         counted_at = moment,
         is_proved = true,
         is_witnessed = false,
-        is_restarted = false,
+        -- All affected segments are closed, and open segments need not wait.
+        numbers_wait = '0',
         quarantine_reason = left(enter_quarantine.reason, 200),
         serial = serial + 1,
         -- In a restored dump, this may be the ID of a later transaction of this server.
@@ -1305,10 +1307,11 @@ BEGIN
                 snowflake_registry.in_words(pg_postmaster_start_time()));
             settings.is_proved := false;
         END IF;
-        settings.waits := greatest(settings.waits, settings.longest_lease + interval '2 minutes');
+        settings.numbers_wait := settings.longest_lease + interval '2 minutes';
+        settings.waits := greatest(settings.waits, settings.numbers_wait);
         settings.counted_at := clock_timestamp();
         settings.is_witnessed := false;
-        settings.is_restarted := true;
+        settings.was_alone := NOT snowflake_registry.serves_others();
     END IF;
     RETURN settings;
 END
@@ -1328,11 +1331,12 @@ BEGIN
     IF after IS DISTINCT FROM before THEN
         UPDATE snowflake_registry.settings
         SET waits = after.waits, counted_at = after.counted_at, is_proved = after.is_proved,
-            is_witnessed = after.is_witnessed, is_restarted = after.is_restarted,
+            is_witnessed = after.is_witnessed, numbers_wait = after.numbers_wait, was_alone = after.was_alone,
             quarantine_reason = after.quarantine_reason;
         RAISE LOG 'snowflake_id_registry: no server gets a new worker ID before %, unless a witness shortens the quarantine',
             snowflake_registry.in_words(after.counted_at + after.waits)
-            USING DETAIL = format('Reason: %s.', after.quarantine_reason);
+            USING DETAIL = format('Reason: %s.', after.quarantine_reason),
+                  HINT = 'If no commits were lost: SELECT snowflake_registry.end_quarantine();';
     END IF;
     -- As in enter_quarantine(), stored nonces may be out of date.
     UPDATE snowflake_registry.lease SET nonce = NULL WHERE nonce IS NOT NULL;
@@ -1342,43 +1346,66 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.note_restart() IS
     'records a start of the server, so that servers that hold leases are served first';
 
--- The registry counts the time of a quarantine from call to call, because the clock may be set. The time between two
--- calls counts as at most one minute, and a backward step as zero. A witness proves that servers reach the registry,
--- and the other servers renew as often as the witness. The end of a quarantine raises the floor, which can never be
--- lowered. Therefore, a quarantine ends only in a call of a server whose clock agrees with the clock of the registry.
--- The caller must hold the EXCLUSIVE lock.
+-- The longest time between two calls that counts. A single step of the clock takes away at most a fifth of a wait, because
+-- the shortest wait lasts for two and a half renewals.
+CREATE FUNCTION snowflake_registry.most_counted(settings snowflake_registry.settings) RETURNS interval
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN least(interval '1 minute', greatest(settings.renew_every, interval '1 second') / 2);
+COMMENT ON FUNCTION snowflake_registry.most_counted(snowflake_registry.settings) IS
+    'maximum time between two calls that counts as time of a wait';
+
+-- During a wait, servers call so often that all of the time counts, even if there is only one server.
+CREATE FUNCTION snowflake_registry.call_every(settings snowflake_registry.settings) RETURNS interval
+STABLE PARALLEL SAFE LANGUAGE sql
+RETURN CASE
+    WHEN settings.waits > '1 microsecond' OR settings.server_started <> pg_postmaster_start_time()
+    THEN least(settings.renew_every, snowflake_registry.most_counted(settings))
+    ELSE settings.renew_every END;
+COMMENT ON FUNCTION snowflake_registry.call_every(snowflake_registry.settings) IS
+    'interval at which servers are told to call: renew_every, or a shorter interval during a wait';
+
+-- The registry counts the time of a wait from call to call, because the clock may be set. A backward step counts as zero. A
+-- witness proves that servers reach the registry, and the other servers call as often as the witness. The wait for numbers
+-- simply ends. The end of a quarantine raises the floor, which can never be lowered. Therefore, a quarantine ends only in a
+-- call of a server whose clock agrees with the clock of the registry. The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.count_wait(clocks_agree boolean, tokens jsonb) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     moment CONSTANT timestamptz := clock_timestamp();
     known snowflake_registry.settings;
+    passed interval;
+    -- A refused server waits for at least half a second before its next request, and may have to connect first.
+    short interval;
 BEGIN
     SELECT * INTO known FROM snowflake_registry.settings;
     IF NOT FOUND OR known.waits <= '0' THEN
         RETURN;
     END IF;
-    IF clocks_agree THEN
-        known.waits := known.waits - greatest(least(moment - known.counted_at, '1 minute'), '0');
-    END IF;
-    IF known.witnesses AND NOT known.is_proved AND NOT known.is_witnessed
+    passed := greatest(least(moment - known.counted_at, snowflake_registry.most_counted(known)), '0');
+    known.waits := known.waits - passed;
+    known.numbers_wait := greatest(known.numbers_wait - passed, '0');
+    IF known.witnesses AND NOT known.is_witnessed AND (known.numbers_wait > '0' OR NOT known.is_proved)
        AND EXISTS (SELECT FROM snowflake_registry.read_tokens(tokens) AS shown WHERE shown.serial IS NOT NULL) THEN
         known.is_witnessed := true;
-        -- A refused server waits for at least half a second before its next request, and may have to connect first.
-        known.waits := greatest(least(known.waits, 2.5 * greatest(known.renew_every, '1 second')), '1 microsecond');
+        short := 2.5 * greatest(known.longest_renewal, '1 second');
+        known.numbers_wait := least(known.numbers_wait, short);
+        IF NOT known.is_proved THEN
+            known.waits := least(known.waits, short);
+        END IF;
     END IF;
-    IF known.waits <= '0' THEN
+    IF known.waits <= '1 microsecond' AND clocks_agree THEN
         UPDATE snowflake_registry.settings
-        SET waits = '0', is_proved = false, is_witnessed = false, quarantine_reason = NULL,
+        SET waits = '0', numbers_wait = '0', is_proved = false, is_witnessed = false, quarantine_reason = NULL,
             nothing_before = CASE WHEN is_started THEN greatest(nothing_before, moment) ELSE nothing_before END;
     ELSE
         UPDATE snowflake_registry.settings
-        SET waits = known.waits, is_witnessed = known.is_witnessed,
-            counted_at = CASE WHEN clocks_agree OR known.counted_at > moment THEN moment ELSE counted_at END;
+        SET waits = greatest(known.waits, '1 microsecond'), numbers_wait = known.numbers_wait,
+            is_witnessed = known.is_witnessed, counted_at = moment;
     END IF;
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'updates the remaining time of a quarantine, and ends the quarantine when no time remains';
+COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'updates the remaining time of the waits, and ends the quarantine when no time remains';
 
 -- Takes the lock, checks for lost commits, and returns the resulting settings. A caller that knows whether the tokens
 -- prove a loss says so, because reading them takes time.
@@ -1389,9 +1416,11 @@ CREATE FUNCTION snowflake_registry.open_registry(
 RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    timeout CONSTANT text := current_setting('lock_timeout');
     loss record;
     proved text;
     is_due boolean;
+    is_overdue boolean;
     opened snowflake_registry.settings;
 BEGIN
     -- This check before the lock avoids a lock upgrade: two sessions that hold the weaker lock and request the
@@ -1400,17 +1429,21 @@ BEGIN
         SELECT * INTO loss FROM snowflake_registry.lost_commits();
         is_alone := loss.reason IS NOT NULL OR loss.has_moved
             OR coalesce(proves_loss, snowflake_registry.what_tokens_prove(tokens) IS NOT NULL);
-        SELECT settings.waits > '0'
+        SELECT (settings.numbers_wait > '0' OR settings.waits > CASE WHEN clocks_agree THEN interval '0' ELSE '1 microsecond' END)
                AND (abs(extract(epoch FROM clock_timestamp() - settings.counted_at)) > 0.05
-                    OR settings.witnesses AND NOT settings.is_proved AND NOT settings.is_witnessed
-                       AND tokens IS NOT NULL)
-        INTO is_due FROM snowflake_registry.settings AS settings;
+                    OR settings.witnesses AND NOT settings.is_witnessed
+                       AND (settings.numbers_wait > '0' OR NOT settings.is_proved) AND tokens IS NOT NULL),
+               clock_timestamp() - settings.counted_at > snowflake_registry.most_counted(settings)
+        INTO is_due, is_overdue FROM snowflake_registry.settings AS settings;
         IF (loss.has_restarted OR is_due) AND NOT is_alone THEN
             -- After a start, all servers call at the same time. One of these calls updates the settings, and the other
-            -- calls do not wait.
+            -- calls do not wait. If the time of a wait is no longer counted in full, a call waits for a short time, because
+            -- one of many callers always holds the lock.
             BEGIN
-                LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE NOWAIT;
+                PERFORM set_config('lock_timeout', CASE WHEN is_overdue THEN '100ms' ELSE '1ms' END, true);
+                LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
                 is_alone := true;
+                PERFORM set_config('lock_timeout', timeout, true);
             EXCEPTION WHEN lock_not_available THEN
                 -- If "synchronous" is set, the start must be recorded first: otherwise a renewal would make the data
                 -- look recent, as if nothing had been lost.
@@ -1493,7 +1526,6 @@ BEGIN
     answer.registry_id := known.registry_id;
     answer.registry_clock := snowflake_registry.microseconds(statement_timestamp());
     answer.lease := snowflake_registry.microseconds(known.lease);
-    answer.renew_every := snowflake_registry.microseconds(known.renew_every);
     answer.outcome := checked.outcome;
     answer.detail := checked.detail;
     protocol := checked.protocol;
@@ -1565,7 +1597,8 @@ BEGIN
     END IF;
     IF answer.outcome IS NOT NULL THEN
         -- The tokens of a refused server also count.
-        PERFORM snowflake_registry.open_registry(false, request -> 'tokens');
+        registry := snowflake_registry.open_registry(false, request -> 'tokens');
+        answer.renew_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
         RETURN answer;
     END IF;
     SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
@@ -1573,6 +1606,7 @@ BEGIN
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
     registry := snowflake_registry.open_registry(true, request -> 'tokens', true);
+    answer.renew_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
     moment := clock_timestamp();
 
     -- The caller may be refused, so this is recorded first. A role cannot add more than about 1000 rows, and other servers
@@ -1837,6 +1871,7 @@ BEGIN
     END IF;
     registry := snowflake_registry.open_registry(false, request -> 'tokens', answer.outcome IS NULL,
                                                  call.lease_id, proves_loss);
+    answer.renew_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
     -- The tokens of a refused server also count.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
@@ -1968,6 +2003,7 @@ BEGIN
         used_until := snowflake_registry.number_of(request, 'used_until');
     END IF;
     registry := snowflake_registry.open_registry(false, request -> 'tokens', false, call.lease_id);
+    answer.renew_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
     -- The tokens of a refused holder also count.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
@@ -2269,7 +2305,7 @@ COMMENT ON FUNCTION snowflake_registry.segment_like(text) IS
 -- contains no number or a number of this registry, does not lock the row. Programs therefore can find out cheaply
 -- whether a segment exists.
 CREATE FUNCTION snowflake_registry.take_range(
-    asked snowflake_registry.request, node_name text, is_local boolean, waits_for text
+    asked snowflake_registry.request, node_name text, is_local boolean, waits_for text, was_alone boolean
 )
 RETURNS snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2340,8 +2376,8 @@ BEGIN
         answer.outcome := 'noted';
         RETURN answer;
     ELSIF waits_for IS NOT NULL AND NOT asked.is_report
-          AND NOT (is_local AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
-        -- Servers that may prove a loss are served first. If only the registry's own server takes numbers, the
+          AND NOT (is_local AND NOT stored.has_left AND was_alone) THEN
+        -- Servers that may prove a loss are served first. If only the registry's own server was able to take numbers, the
         -- registry's tables are as recent as the rows with these numbers, so this server does not wait.
         answer.outcome := 'busy';
         answer.detail := waits_for;
@@ -2467,7 +2503,7 @@ BEGIN
     RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, text, boolean, text) IS
+COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, text, boolean, text, boolean) IS
     'takes a range of numbers of one segment';
 
 -- Segments: privileges ----------------------------------------------------------------------------------
@@ -2614,9 +2650,7 @@ BEGIN
     SELECT * INTO checked FROM snowflake_registry.check_request(request);
     about.lowest_protocol := checked.lowest;
     about.highest_protocol := checked.highest;
-    SELECT settings.registry_id, snowflake_registry.microseconds(settings.renew_every)
-    INTO about.registry_id, about.report_every
-    FROM snowflake_registry.settings AS settings;
+    SELECT settings.registry_id INTO about.registry_id FROM snowflake_registry.settings AS settings;
     about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
     about.server_started := snowflake_registry.microseconds(pg_postmaster_start_time());
     about.outcome := checked.outcome;
@@ -2636,7 +2670,8 @@ BEGIN
     END IF;
     IF about.outcome IS NOT NULL THEN
         -- The tokens of a refused server also count.
-        PERFORM snowflake_registry.open_registry(false, evidence);
+        registry := snowflake_registry.open_registry(false, evidence);
+        about.report_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
         RETURN NEXT about;
         RETURN;
     END IF;
@@ -2664,6 +2699,7 @@ BEGIN
         PERFORM snowflake_registry.enter_quarantine(loss);
         SELECT * INTO registry FROM snowflake_registry.settings;
     END IF;
+    about.report_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
     SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
 
     FOR asked IN
@@ -2684,11 +2720,11 @@ BEGIN
             BEGIN
                 answer := snowflake_registry.take_range(
                     asked, said.node_name, is_local,
-                    -- After a loss, all affected segments are closed, and open segments need not wait.
-                    CASE WHEN registry.waits > '0' AND registry.is_restarted
+                    CASE WHEN registry.numbers_wait > '0'
                          THEN format('quarantine until %s: %s',
-                                     snowflake_registry.in_words(registry.counted_at + registry.waits),
-                                     left(registry.quarantine_reason, 200)) END);
+                                     snowflake_registry.in_words(registry.counted_at + registry.numbers_wait),
+                                     left(registry.quarantine_reason, 200)) END,
+                    registry.was_alone);
             EXCEPTION
                 WHEN lock_not_available THEN
                     answer := NULL;
@@ -3199,7 +3235,7 @@ BEGIN
                   HINT = 'To start it: SELECT snowflake_registry.start_fleet(first_worker, last_worker);';
     END IF;
     UPDATE snowflake_registry.settings
-    SET waits = '0', is_proved = false, is_witnessed = false, quarantine_reason = NULL;
+    SET waits = '0', numbers_wait = '0', is_proved = false, is_witnessed = false, quarantine_reason = NULL;
     PERFORM snowflake_registry.sign_settings();
     IF registry.is_started THEN
         PERFORM snowflake_registry.guard_fleet();
@@ -3268,7 +3304,12 @@ BEGIN
         -- granted yet: the registry may be set back to this state after a later call of this function and its grants.
         longest_lease = greatest(longest_lease, new_lease),
         renew_every = new_renewal,
-        longest_renewal = greatest(longest_renewal, new_renewal),
+        -- Holders of leases and of numbers may still follow the longest value that they were told. Without any, there is
+        -- nobody to wait for.
+        longest_renewal = CASE
+            WHEN waits > '0' OR EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0)
+                 OR EXISTS (SELECT FROM snowflake_registry.segment WHERE has_left)
+            THEN greatest(longest_renewal, new_renewal) ELSE new_renewal END,
         first_worker = new_first,
         last_worker = new_last,
         last_datacenter = coalesce(configure.last_datacenter, last_datacenter),
@@ -3766,7 +3807,24 @@ CREATE VIEW snowflake_registry.status AS
                  AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
                                       'snowflake_registry.leave_out()'::regprocedure)
                  AND guard.tgenabled <> 'A'
-           ) AS is_guarded
+           ) AS is_guarded,
+           settings.longest_renewal,
+           CASE WHEN settings.waits > '0' THEN settings.waits END AS quarantine_left,
+           CASE WHEN settings.numbers_wait > '0' THEN settings.numbers_wait END AS numbers_left,
+           CASE WHEN settings.waits <= '0' THEN NULL
+                WHEN settings.waits <= '1 microsecond'
+                THEN 'a server whose clock agrees with the clock of the registry, and that renews or requests a lease'
+                -- A call of most_counted() would require EXECUTE for the querying role.
+                ELSE format(
+                    CASE WHEN NOT settings.witnesses OR settings.is_witnessed OR settings.is_proved AND settings.numbers_wait <= '0'
+                         THEN 'calls of servers: at most %s between two calls counts'
+                         WHEN settings.is_proved
+                         THEN 'calls of servers: at most %s between two calls counts, and once a server has presented a proof, '
+                              '%s of the wait for numbers is left'
+                         ELSE 'calls of servers: at most %s between two calls counts, and once a server has presented a proof, '
+                              '%s is left' END,
+                    least(interval '1 minute', greatest(settings.renew_every, interval '1 second') / 2),
+                    2.5 * greatest(settings.longest_renewal, interval '1 second')) END AS waits_for
     FROM (VALUES (true)) AS one LEFT JOIN snowflake_registry.settings AS settings ON true;
 COMMENT ON VIEW snowflake_registry.status IS
     'state and settings of the registry, in one row';
@@ -3799,6 +3857,14 @@ COMMENT ON COLUMN snowflake_registry.status.waits_for_standbys IS
     'true if commits currently wait for standbys because of synchronous_standby_names';
 COMMENT ON COLUMN snowflake_registry.status.knows_timeline IS
     'true if the registry can read the timeline of its server; otherwise each start counts as a promotion';
+COMMENT ON COLUMN snowflake_registry.status.longest_renewal IS
+    'highest value that renew_every has had since the first lease or number was granted';
+COMMENT ON COLUMN snowflake_registry.status.quarantine_left IS
+    'remaining time of the quarantine, as of the last call: the time counts only while servers call; NULL if there is no '
+    'quarantine';
+COMMENT ON COLUMN snowflake_registry.status.numbers_left IS
+    'remaining time, after a start of the server, before numbers are granted, as of the last call; NULL if numbers are granted';
+COMMENT ON COLUMN snowflake_registry.status.waits_for IS 'what the quarantine waits for; NULL if there is no quarantine';
 COMMENT ON COLUMN snowflake_registry.status.is_guarded IS
     'true if the guard triggers fire in every session';
 

@@ -417,7 +417,7 @@ BEGIN
                   HINT = 'To start it: SELECT snowflake_registry.start_fleet(first_worker, last_worker);';
     END IF;
     UPDATE snowflake_registry.settings
-    SET waits = '0', is_proved = false, is_witnessed = false, quarantine_reason = NULL;
+    SET waits = '0', numbers_wait = '0', is_proved = false, is_witnessed = false, quarantine_reason = NULL;
     PERFORM snowflake_registry.sign_settings();
     IF registry.is_started THEN
         PERFORM snowflake_registry.guard_fleet();
@@ -486,7 +486,12 @@ BEGIN
         -- granted yet: the registry may be set back to this state after a later call of this function and its grants.
         longest_lease = greatest(longest_lease, new_lease),
         renew_every = new_renewal,
-        longest_renewal = greatest(longest_renewal, new_renewal),
+        -- Holders of leases and of numbers may still follow the longest value that they were told. Without any, there is
+        -- nobody to wait for.
+        longest_renewal = CASE
+            WHEN waits > '0' OR EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0)
+                 OR EXISTS (SELECT FROM snowflake_registry.segment WHERE has_left)
+            THEN greatest(longest_renewal, new_renewal) ELSE new_renewal END,
         first_worker = new_first,
         last_worker = new_last,
         last_datacenter = coalesce(configure.last_datacenter, last_datacenter),

@@ -44,7 +44,7 @@ CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.signing_key
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment_privilege
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_longest_lease BEFORE UPDATE ON snowflake_registry.settings FOR EACH ROW
-    WHEN (NEW.longest_lease < OLD.longest_lease OR NEW.longest_renewal < OLD.longest_renewal)
+    WHEN (NEW.longest_lease < OLD.longest_lease)
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.settings FOR EACH ROW
     EXECUTE FUNCTION snowflake_registry.keep_the_past();

@@ -37,7 +37,8 @@ BEGIN
     END IF;
     IF answer.outcome IS NOT NULL THEN
         -- The tokens of a refused server also count.
-        PERFORM snowflake_registry.open_registry(false, request -> 'tokens');
+        registry := snowflake_registry.open_registry(false, request -> 'tokens');
+        answer.renew_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
         RETURN answer;
     END IF;
     SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
@@ -45,6 +46,7 @@ BEGIN
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
     registry := snowflake_registry.open_registry(true, request -> 'tokens', true);
+    answer.renew_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
     moment := clock_timestamp();
 
     -- The caller may be refused, so this is recorded first. A role cannot add more than about 1000 rows, and other servers
@@ -309,6 +311,7 @@ BEGIN
     END IF;
     registry := snowflake_registry.open_registry(false, request -> 'tokens', answer.outcome IS NULL,
                                                  call.lease_id, proves_loss);
+    answer.renew_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
     -- The tokens of a refused server also count.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;

@@ -7,9 +7,11 @@ CREATE FUNCTION snowflake_registry.open_registry(
 RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    timeout CONSTANT text := current_setting('lock_timeout');
     loss record;
     proved text;
     is_due boolean;
+    is_overdue boolean;
     opened snowflake_registry.settings;
 BEGIN
     -- This check before the lock avoids a lock upgrade: two sessions that hold the weaker lock and request the
@@ -18,17 +20,21 @@ BEGIN
         SELECT * INTO loss FROM snowflake_registry.lost_commits();
         is_alone := loss.reason IS NOT NULL OR loss.has_moved
             OR coalesce(proves_loss, snowflake_registry.what_tokens_prove(tokens) IS NOT NULL);
-        SELECT settings.waits > '0'
+        SELECT (settings.numbers_wait > '0' OR settings.waits > CASE WHEN clocks_agree THEN interval '0' ELSE '1 microsecond' END)
                AND (abs(extract(epoch FROM clock_timestamp() - settings.counted_at)) > 0.05
-                    OR settings.witnesses AND NOT settings.is_proved AND NOT settings.is_witnessed
-                       AND tokens IS NOT NULL)
-        INTO is_due FROM snowflake_registry.settings AS settings;
+                    OR settings.witnesses AND NOT settings.is_witnessed
+                       AND (settings.numbers_wait > '0' OR NOT settings.is_proved) AND tokens IS NOT NULL),
+               clock_timestamp() - settings.counted_at > snowflake_registry.most_counted(settings)
+        INTO is_due, is_overdue FROM snowflake_registry.settings AS settings;
         IF (loss.has_restarted OR is_due) AND NOT is_alone THEN
             -- After a start, all servers call at the same time. One of these calls updates the settings, and the other
-            -- calls do not wait.
+            -- calls do not wait. If the time of a wait is no longer counted in full, a call waits for a short time, because
+            -- one of many callers always holds the lock.
             BEGIN
-                LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE NOWAIT;
+                PERFORM set_config('lock_timeout', CASE WHEN is_overdue THEN '100ms' ELSE '1ms' END, true);
+                LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
                 is_alone := true;
+                PERFORM set_config('lock_timeout', timeout, true);
             EXCEPTION WHEN lock_not_available THEN
                 -- If "synchronous" is set, the start must be recorded first: otherwise a renewal would make the data
                 -- look recent, as if nothing had been lost.
@@ -111,7 +117,6 @@ BEGIN
     answer.registry_id := known.registry_id;
     answer.registry_clock := snowflake_registry.microseconds(statement_timestamp());
     answer.lease := snowflake_registry.microseconds(known.lease);
-    answer.renew_every := snowflake_registry.microseconds(known.renew_every);
     answer.outcome := checked.outcome;
     answer.detail := checked.detail;
     protocol := checked.protocol;

@@ -31,10 +31,11 @@ VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 DECLARE
     allowance CONSTANT interval := '2 minutes';
     moment CONSTANT timestamptz := clock_timestamp();
-    -- This includes grants that the registry has learned from tokens. If the clock was wrong, a granted range may
-    -- extend further into the future than the duration of a lease.
-    longest CONSTANT interval := least('24 hours', coalesce(
-        (SELECT max(granted_until) FROM snowflake_registry.lease) - moment, '0'));
+    -- This includes grants that the registry has learned from tokens. If the clock was ahead, a granted range may extend
+    -- further into the future than the duration of a lease. Ranges that servers reject, as renew() does, do not count.
+    longest CONSTANT interval := coalesce(
+        (SELECT max(granted_until) FROM snowflake_registry.lease
+         WHERE granted_until <= moment + interval '24 hours 1 minute') - moment, '0');
     until timestamptz;
 BEGIN
     UPDATE snowflake_registry.settings AS settings
@@ -42,7 +43,8 @@ BEGIN
         counted_at = moment,
         is_proved = true,
         is_witnessed = false,
-        is_restarted = false,
+        -- All affected segments are closed, and open segments need not wait.
+        numbers_wait = '0',
         quarantine_reason = left(enter_quarantine.reason, 200),
         serial = serial + 1,
         -- In a restored dump, this may be the ID of a later transaction of this server.
@@ -83,10 +85,11 @@ BEGIN
                 snowflake_registry.in_words(pg_postmaster_start_time()));
             settings.is_proved := false;
         END IF;
-        settings.waits := greatest(settings.waits, settings.longest_lease + interval '2 minutes');
+        settings.numbers_wait := settings.longest_lease + interval '2 minutes';
+        settings.waits := greatest(settings.waits, settings.numbers_wait);
         settings.counted_at := clock_timestamp();
         settings.is_witnessed := false;
-        settings.is_restarted := true;
+        settings.was_alone := NOT snowflake_registry.serves_others();
     END IF;
     RETURN settings;
 END
@@ -106,11 +109,12 @@ BEGIN
     IF after IS DISTINCT FROM before THEN
         UPDATE snowflake_registry.settings
         SET waits = after.waits, counted_at = after.counted_at, is_proved = after.is_proved,
-            is_witnessed = after.is_witnessed, is_restarted = after.is_restarted,
+            is_witnessed = after.is_witnessed, numbers_wait = after.numbers_wait, was_alone = after.was_alone,
             quarantine_reason = after.quarantine_reason;
         RAISE LOG 'snowflake_id_registry: no server gets a new worker ID before %, unless a witness shortens the quarantine',
             snowflake_registry.in_words(after.counted_at + after.waits)
-            USING DETAIL = format('Reason: %s.', after.quarantine_reason);
+            USING DETAIL = format('Reason: %s.', after.quarantine_reason),
+                  HINT = 'If no commits were lost: SELECT snowflake_registry.end_quarantine();';
     END IF;
     -- As in enter_quarantine(), stored nonces may be out of date.
     UPDATE snowflake_registry.lease SET nonce = NULL WHERE nonce IS NOT NULL;
@@ -120,40 +124,63 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.note_restart() IS
     'records a start of the server, so that servers that hold leases are served first';
 
--- The registry counts the time of a quarantine from call to call, because the clock may be set. The time between two
--- calls counts as at most one minute, and a backward step as zero. A witness proves that servers reach the registry,
--- and the other servers renew as often as the witness. The end of a quarantine raises the floor, which can never be
--- lowered. Therefore, a quarantine ends only in a call of a server whose clock agrees with the clock of the registry.
--- The caller must hold the EXCLUSIVE lock.
+-- The longest time between two calls that counts. A single step of the clock takes away at most a fifth of a wait, because
+-- the shortest wait lasts for two and a half renewals.
+CREATE FUNCTION snowflake_registry.most_counted(settings snowflake_registry.settings) RETURNS interval
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN least(interval '1 minute', greatest(settings.renew_every, interval '1 second') / 2);
+COMMENT ON FUNCTION snowflake_registry.most_counted(snowflake_registry.settings) IS
+    'maximum time between two calls that counts as time of a wait';
+
+-- During a wait, servers call so often that all of the time counts, even if there is only one server.
+CREATE FUNCTION snowflake_registry.call_every(settings snowflake_registry.settings) RETURNS interval
+STABLE PARALLEL SAFE LANGUAGE sql
+RETURN CASE
+    WHEN settings.waits > '1 microsecond' OR settings.server_started <> pg_postmaster_start_time()
+    THEN least(settings.renew_every, snowflake_registry.most_counted(settings))
+    ELSE settings.renew_every END;
+COMMENT ON FUNCTION snowflake_registry.call_every(snowflake_registry.settings) IS
+    'interval at which servers are told to call: renew_every, or a shorter interval during a wait';
+
+-- The registry counts the time of a wait from call to call, because the clock may be set. A backward step counts as zero. A
+-- witness proves that servers reach the registry, and the other servers call as often as the witness. The wait for numbers
+-- simply ends. The end of a quarantine raises the floor, which can never be lowered. Therefore, a quarantine ends only in a
+-- call of a server whose clock agrees with the clock of the registry. The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.count_wait(clocks_agree boolean, tokens jsonb) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     moment CONSTANT timestamptz := clock_timestamp();
     known snowflake_registry.settings;
+    passed interval;
+    -- A refused server waits for at least half a second before its next request, and may have to connect first.
+    short interval;
 BEGIN
     SELECT * INTO known FROM snowflake_registry.settings;
     IF NOT FOUND OR known.waits <= '0' THEN
         RETURN;
     END IF;
-    IF clocks_agree THEN
-        known.waits := known.waits - greatest(least(moment - known.counted_at, '1 minute'), '0');
-    END IF;
-    IF known.witnesses AND NOT known.is_proved AND NOT known.is_witnessed
+    passed := greatest(least(moment - known.counted_at, snowflake_registry.most_counted(known)), '0');
+    known.waits := known.waits - passed;
+    known.numbers_wait := greatest(known.numbers_wait - passed, '0');
+    IF known.witnesses AND NOT known.is_witnessed AND (known.numbers_wait > '0' OR NOT known.is_proved)
        AND EXISTS (SELECT FROM snowflake_registry.read_tokens(tokens) AS shown WHERE shown.serial IS NOT NULL) THEN
         known.is_witnessed := true;
-        -- A refused server waits for at least half a second before its next request, and may have to connect first.
-        known.waits := greatest(least(known.waits, 2.5 * greatest(known.renew_every, '1 second')), '1 microsecond');
+        short := 2.5 * greatest(known.longest_renewal, '1 second');
+        known.numbers_wait := least(known.numbers_wait, short);
+        IF NOT known.is_proved THEN
+            known.waits := least(known.waits, short);
+        END IF;
     END IF;
-    IF known.waits <= '0' THEN
+    IF known.waits <= '1 microsecond' AND clocks_agree THEN
         UPDATE snowflake_registry.settings
-        SET waits = '0', is_proved = false, is_witnessed = false, quarantine_reason = NULL,
+        SET waits = '0', numbers_wait = '0', is_proved = false, is_witnessed = false, quarantine_reason = NULL,
             nothing_before = CASE WHEN is_started THEN greatest(nothing_before, moment) ELSE nothing_before END;
     ELSE
         UPDATE snowflake_registry.settings
-        SET waits = known.waits, is_witnessed = known.is_witnessed,
-            counted_at = CASE WHEN clocks_agree OR known.counted_at > moment THEN moment ELSE counted_at END;
+        SET waits = greatest(known.waits, '1 microsecond'), numbers_wait = known.numbers_wait,
+            is_witnessed = known.is_witnessed, counted_at = moment;
     END IF;
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'updates the remaining time of a quarantine, and ends the quarantine when no time remains';
+COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'updates the remaining time of the waits, and ends the quarantine when no time remains';

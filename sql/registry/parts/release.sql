@@ -25,6 +25,7 @@ BEGIN
         used_until := snowflake_registry.number_of(request, 'used_until');
     END IF;
     registry := snowflake_registry.open_registry(false, request -> 'tokens', false, call.lease_id);
+    answer.renew_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
     -- The tokens of a refused holder also count.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;

@@ -25,11 +25,10 @@ CREATE TABLE snowflake_registry.settings (
     nothing_before timestamptz NOT NULL DEFAULT '-infinity',
     waits interval NOT NULL DEFAULT '0',
     counted_at timestamptz,
-    numbers_wait interval NOT NULL DEFAULT '0',
-    numbers_counted_at timestamptz,
     is_proved boolean NOT NULL DEFAULT false,
     is_witnessed boolean NOT NULL DEFAULT false,
-    is_restarted boolean NOT NULL DEFAULT false,
+    numbers_wait interval NOT NULL DEFAULT '0',
+    was_alone boolean NOT NULL DEFAULT false,
     witnesses boolean NOT NULL DEFAULT true,
     quarantine_reason text,
     frozen_until timestamptz,
@@ -44,6 +43,7 @@ CREATE TABLE snowflake_registry.settings (
            AND extract(month FROM longest_lease) = 0),
     CHECK (renew_every BETWEEN '100 milliseconds' AND '12 hours'),
     CHECK (longest_renewal BETWEEN renew_every AND '12 hours'),
+    CHECK (numbers_wait BETWEEN '0' AND waits),
     CHECK (last_worker >= first_worker),
     CHECK (num_nulls(first_worker, last_worker) <> 1),
     CHECK (NOT is_started OR first_worker IS NOT NULL)
@@ -57,7 +57,7 @@ COMMENT ON COLUMN snowflake_registry.settings.lease IS 'duration of a lease: how
 COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'highest value that lease has ever had; at least 10 minutes';
 COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'interval at which servers renew their leases';
 COMMENT ON COLUMN snowflake_registry.settings.longest_renewal IS
-    'highest value that renew_every has ever had; at least 1 minute';
+    'highest value of renew_every that a holder of a lease or of numbers may still follow';
 COMMENT ON COLUMN snowflake_registry.settings.first_worker IS
     'lowest worker ID of the pool, from which the registry grants worker IDs; NULL if the pool was never specified';
 COMMENT ON COLUMN snowflake_registry.settings.last_worker IS
@@ -82,16 +82,16 @@ COMMENT ON COLUMN snowflake_registry.settings.is_started IS 'true if the registr
 COMMENT ON COLUMN snowflake_registry.settings.nothing_before IS
     'earliest start of a new range; never decreases';
 COMMENT ON COLUMN snowflake_registry.settings.waits IS
-    'remaining time of the quarantine, reduced by each call; 0 if there is no quarantine';
-COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'time at which waits was last updated';
-COMMENT ON COLUMN snowflake_registry.settings.numbers_wait IS
-    'remaining time for which requests for numbers wait after a start of the server';
-COMMENT ON COLUMN snowflake_registry.settings.numbers_counted_at IS 'time at which numbers_wait was last updated';
+    'remaining time of the quarantine, reduced by each call; 1 microsecond if only a call of a server with the same clock '
+    'is missing; 0 if there is no quarantine';
+COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'time at which waits and numbers_wait were last updated';
 COMMENT ON COLUMN snowflake_registry.settings.is_proved IS
     'true if commits are assumed to be lost, so that no witness shortens the quarantine';
 COMMENT ON COLUMN snowflake_registry.settings.is_witnessed IS 'true if a server has presented a token during the quarantine';
-COMMENT ON COLUMN snowflake_registry.settings.is_restarted IS
-    'true if the quarantine follows a start of the server, so that requests for numbers also wait';
+COMMENT ON COLUMN snowflake_registry.settings.numbers_wait IS
+    'remaining time, after a start of the server, during which no numbers are granted; reduced by each call';
+COMMENT ON COLUMN snowflake_registry.settings.was_alone IS
+    'true if only the registry''s own server was allowed to take numbers when the server was started';
 COMMENT ON COLUMN snowflake_registry.settings.witnesses IS
     'true if a witness shortens the quarantine after a start of the server';
 COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'reason for the quarantine';

@@ -29,9 +29,7 @@ BEGIN
     SELECT * INTO checked FROM snowflake_registry.check_request(request);
     about.lowest_protocol := checked.lowest;
     about.highest_protocol := checked.highest;
-    SELECT settings.registry_id, snowflake_registry.microseconds(settings.renew_every)
-    INTO about.registry_id, about.report_every
-    FROM snowflake_registry.settings AS settings;
+    SELECT settings.registry_id INTO about.registry_id FROM snowflake_registry.settings AS settings;
     about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
     about.server_started := snowflake_registry.microseconds(pg_postmaster_start_time());
     about.outcome := checked.outcome;
@@ -51,7 +49,8 @@ BEGIN
     END IF;
     IF about.outcome IS NOT NULL THEN
         -- The tokens of a refused server also count.
-        PERFORM snowflake_registry.open_registry(false, evidence);
+        registry := snowflake_registry.open_registry(false, evidence);
+        about.report_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
         RETURN NEXT about;
         RETURN;
     END IF;
@@ -79,6 +78,7 @@ BEGIN
         PERFORM snowflake_registry.enter_quarantine(loss);
         SELECT * INTO registry FROM snowflake_registry.settings;
     END IF;
+    about.report_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
     SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
 
     FOR asked IN
@@ -99,11 +99,11 @@ BEGIN
             BEGIN
                 answer := snowflake_registry.take_range(
                     asked, said.node_name, is_local,
-                    -- After a loss, all affected segments are closed, and open segments need not wait.
-                    CASE WHEN registry.waits > '0' AND registry.is_restarted
+                    CASE WHEN registry.numbers_wait > '0'
                          THEN format('quarantine until %s: %s',
-                                     snowflake_registry.in_words(registry.counted_at + registry.waits),
-                                     left(registry.quarantine_reason, 200)) END);
+                                     snowflake_registry.in_words(registry.counted_at + registry.numbers_wait),
+                                     left(registry.quarantine_reason, 200)) END,
+                    registry.was_alone);
             EXCEPTION
                 WHEN lock_not_available THEN
                     answer := NULL;

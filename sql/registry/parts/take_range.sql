@@ -112,7 +112,7 @@ COMMENT ON FUNCTION snowflake_registry.segment_like(text) IS
 -- contains no number or a number of this registry, does not lock the row. Programs therefore can find out cheaply
 -- whether a segment exists.
 CREATE FUNCTION snowflake_registry.take_range(
-    asked snowflake_registry.request, node_name text, is_local boolean, waits_for text
+    asked snowflake_registry.request, node_name text, is_local boolean, waits_for text, was_alone boolean
 )
 RETURNS snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -183,8 +183,8 @@ BEGIN
         answer.outcome := 'noted';
         RETURN answer;
     ELSIF waits_for IS NOT NULL AND NOT asked.is_report
-          AND NOT (is_local AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
-        -- Servers that may prove a loss are served first. If only the registry's own server takes numbers, the
+          AND NOT (is_local AND NOT stored.has_left AND was_alone) THEN
+        -- Servers that may prove a loss are served first. If only the registry's own server was able to take numbers, the
         -- registry's tables are as recent as the rows with these numbers, so this server does not wait.
         answer.outcome := 'busy';
         answer.detail := waits_for;
@@ -310,5 +310,5 @@ BEGIN
     RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, text, boolean, text) IS
+COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, text, boolean, text, boolean) IS
     'takes a range of numbers of one segment';

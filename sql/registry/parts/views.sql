@@ -27,7 +27,24 @@ CREATE VIEW snowflake_registry.status AS
                  AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
                                       'snowflake_registry.leave_out()'::regprocedure)
                  AND guard.tgenabled <> 'A'
-           ) AS is_guarded
+           ) AS is_guarded,
+           settings.longest_renewal,
+           CASE WHEN settings.waits > '0' THEN settings.waits END AS quarantine_left,
+           CASE WHEN settings.numbers_wait > '0' THEN settings.numbers_wait END AS numbers_left,
+           CASE WHEN settings.waits <= '0' THEN NULL
+                WHEN settings.waits <= '1 microsecond'
+                THEN 'a server whose clock agrees with the clock of the registry, and that renews or requests a lease'
+                -- A call of most_counted() would require EXECUTE for the querying role.
+                ELSE format(
+                    CASE WHEN NOT settings.witnesses OR settings.is_witnessed OR settings.is_proved AND settings.numbers_wait <= '0'
+                         THEN 'calls of servers: at most %s between two calls counts'
+                         WHEN settings.is_proved
+                         THEN 'calls of servers: at most %s between two calls counts, and once a server has presented a proof, '
+                              '%s of the wait for numbers is left'
+                         ELSE 'calls of servers: at most %s between two calls counts, and once a server has presented a proof, '
+                              '%s is left' END,
+                    least(interval '1 minute', greatest(settings.renew_every, interval '1 second') / 2),
+                    2.5 * greatest(settings.longest_renewal, interval '1 second')) END AS waits_for
     FROM (VALUES (true)) AS one LEFT JOIN snowflake_registry.settings AS settings ON true;
 COMMENT ON VIEW snowflake_registry.status IS
     'state and settings of the registry, in one row';
@@ -60,6 +77,14 @@ COMMENT ON COLUMN snowflake_registry.status.waits_for_standbys IS
     'true if commits currently wait for standbys because of synchronous_standby_names';
 COMMENT ON COLUMN snowflake_registry.status.knows_timeline IS
     'true if the registry can read the timeline of its server; otherwise each start counts as a promotion';
+COMMENT ON COLUMN snowflake_registry.status.longest_renewal IS
+    'highest value that renew_every has had since the first lease or number was granted';
+COMMENT ON COLUMN snowflake_registry.status.quarantine_left IS
+    'remaining time of the quarantine, as of the last call: the time counts only while servers call; NULL if there is no '
+    'quarantine';
+COMMENT ON COLUMN snowflake_registry.status.numbers_left IS
+    'remaining time, after a start of the server, before numbers are granted, as of the last call; NULL if numbers are granted';
+COMMENT ON COLUMN snowflake_registry.status.waits_for IS 'what the quarantine waits for; NULL if there is no quarantine';
 COMMENT ON COLUMN snowflake_registry.status.is_guarded IS
     'true if the guard triggers fire in every session';
 

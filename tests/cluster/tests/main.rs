@@ -143,6 +143,7 @@ mod registry {
     mod taker;
     mod two_histories;
     mod vouched_for;
+    mod waits;
 }
 mod second_tries;
 mod segments {

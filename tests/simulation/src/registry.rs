@@ -128,7 +128,7 @@ impl Registry {
     }
 
     pub fn renew_every_us(&self) -> i64 {
-        self.stand_in.tables.settings.renew_every_us
+        self.stand_in.call_every_us()
     }
 
     fn administer(&mut self, call: Administration) -> bool {
@@ -240,7 +240,7 @@ impl Registry {
             ("registry_id", Some(settings.registry_id.to_string())),
             ("registry_clock", Some(self.stand_in.clock.now_us.to_string())),
             ("server_started", Some(self.stand_in.place.started_us.to_string())),
-            ("report_every", Some(settings.renew_every_us.to_string())),
+            ("report_every", Some(self.stand_in.call_every_us().to_string())),
         ])
     }
 
@@ -251,7 +251,7 @@ impl Registry {
 
     fn tell_wait(&self, cx: &mut Context, before_us: i64) {
         let settings = &self.stand_in.tables.settings;
-        let (waits_us, is_restarted) = (settings.waits_us, settings.is_restarted);
+        let (waits_us, is_restarted) = (settings.waits_us, settings.numbers_wait_us > 0);
         if waits_us > before_us {
             cx.say("registry", || match is_restarted {
                 true => format!("has been started, and grants nothing new for {}", duration(waits_us)),

@@ -144,9 +144,12 @@ impl StandIn {
             return Ok(Reply::Nothing);
         };
         self.begin_request();
+        let may_follow_another = self.is_waiting()
+            || self.tables.has_granted()
+            || self.tables.segments.values().any(|segment| segment.has_left);
         let workers = self.pool(*first_worker, *last_worker);
         let settings = &mut self.tables.settings;
-        let before = settings.clone();
+        let mut before = settings.clone();
         let lease_us = lease_us.unwrap_or(settings.lease_us);
         let renew_every_us = renew_every_us.unwrap_or(settings.renew_every_us);
         if !(1_000_000..=DAY_US).contains(&lease_us)
@@ -163,11 +166,15 @@ impl StandIn {
         settings.longest_lease_us = settings.longest_lease_us.max(lease_us);
         settings.lease_us = lease_us;
         settings.renew_every_us = renew_every_us;
-        settings.longest_renewal_us = settings.longest_renewal_us.max(renew_every_us);
+        settings.longest_renewal_us = match may_follow_another {
+            true => settings.longest_renewal_us.max(renew_every_us),
+            false => renew_every_us,
+        };
         settings.workers = workers;
         settings.last_datacenter = last_datacenter.unwrap_or(settings.last_datacenter);
         settings.synchronous = synchronous.unwrap_or(settings.synchronous);
         settings.witnesses = witnesses.unwrap_or(settings.witnesses);
+        before.longest_renewal_us = settings.longest_renewal_us;
         if *settings != before {
             self.note_request(*name);
         }
@@ -281,7 +288,7 @@ impl StandIn {
         if !settings.is_started && settings.waits_us <= 0 {
             return Err(Fault::WrongState);
         }
-        settings.waits_us = 0;
+        (settings.waits_us, settings.numbers_wait_us) = (0, 0);
         (settings.is_proved, settings.is_witnessed) = (false, false);
         self.sign();
         Ok(Reply::Nothing)

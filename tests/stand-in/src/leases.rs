@@ -12,7 +12,7 @@ use crate::{Caller, Identification, LeaseAnswer, Outcome, StandIn};
 
 const MOST_CLOCK_DIFFERENCE_US: i64 = 60_000_000;
 /// No lease ends later, unless the clock was wrong when it was granted.
-const LONGEST_US: i64 = (24 * 60 + 1) * 60_000_000;
+pub(crate) const LONGEST_US: i64 = (24 * 60 + 1) * 60_000_000;
 const HOUR_US: i64 = 3_600_000_000;
 /// How many rows a role can add without a lease.
 const MOST_HANDS_OF_A_ROLE: usize = 1000;
@@ -47,7 +47,7 @@ impl StandIn {
         let answer = LeaseAnswer {
             outcome: refusal.unwrap_or(Outcome::Unknown),
             lease_us: settings.lease_us,
-            renew_every_us: settings.renew_every_us,
+            renew_every_us: 0, // Known after the call.
             identity: None,
             range_us: None,
             free_from_us: None,

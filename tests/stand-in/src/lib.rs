@@ -75,27 +75,26 @@ impl StandIn {
 
     /// Executes a call and commits, unless it fails.
     pub fn apply(&mut self, call: &Call) -> Answer {
-        match call {
+        let lease = match call {
             Call::Acquire { caller, lease_id, nonce, needs } => {
-                Answer::Lease(self.acquire(caller, *lease_id, *nonce, needs))
+                self.acquire(caller, *lease_id, *nonce, needs)
             }
-            Call::Renew { caller, ids } => Answer::Lease(self.renew(caller, ids)),
-            Call::Release { caller, ids, used_until_us } => {
-                Answer::Lease(self.release(caller, ids, *used_until_us))
-            }
+            Call::Renew { caller, ids } => self.renew(caller, ids),
+            Call::Release { caller, ids, used_until_us } => self.release(caller, ids, *used_until_us),
             Call::Take { caller, is_local, requests } => {
-                Answer::Taken(self.take_ranges(caller, *is_local, requests))
+                return Answer::Taken(self.take_ranges(caller, *is_local, requests));
             }
             Call::Administer(administration) => {
                 let before = self.tables.clone();
-                match self.administer(administration) {
+                return match self.administer(administration) {
                     Ok(reply) => Answer::Done(reply),
                     Err(fault) => {
                         self.tables = before;
                         Answer::Failed(fault)
                     }
-                }
+                };
             }
-        }
+        };
+        Answer::Lease(LeaseAnswer { renew_every_us: self.call_every_us(), ..lease })
     }
 }

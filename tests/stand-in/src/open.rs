@@ -2,12 +2,12 @@
 
 use uuid::Uuid;
 
-use crate::{StandIn, Token};
+use crate::leases::LONGEST_US;
+use crate::{Settings, StandIn, Token};
 
 /// The difference between the clocks of two servers.
 pub(crate) const ALLOWANCE_US: i64 = 120_000_000;
-const MOST_COUNTED_US: i64 = 60_000_000;
-const LONGEST_LEASE_US: i64 = 24 * 3_600_000_000;
+const MINUTE_US: i64 = 60_000_000;
 const LEAST_COUNTED_US: i64 = 50_000;
 
 /// Who opens the registry.
@@ -34,7 +34,7 @@ impl StandIn {
             || has_moved
             || is_proved
             || has_restarted
-            || self.is_due(opening.tokens.is_some());
+            || self.is_due(opening.tokens.is_some(), opening.clocks_agree);
         self.wait_for_lock();
         if !is_alone {
             return;
@@ -64,11 +64,19 @@ impl StandIn {
             || !self.tables.are_guards_on
     }
 
-    fn is_due(&self, is_server: bool) -> bool {
+    fn is_due(&self, is_server: bool, clocks_agree: bool) -> bool {
         let settings = &self.tables.settings;
         let since_us = settings.counted_at_us.map_or(0, |at_us| (self.clock.now_us - at_us).abs());
-        let may_witness = settings.witnesses && !settings.is_proved && !settings.is_witnessed && is_server;
-        settings.waits_us > 0 && (since_us > LEAST_COUNTED_US || may_witness)
+        let may_change = settings.numbers_wait_us > 0 || settings.waits_us > if clocks_agree { 0 } else { 1 };
+        may_change && (since_us > LEAST_COUNTED_US || settings.may_be_witnessed() && is_server)
+    }
+
+    /// The interval at which the answers tell the caller to call.
+    pub fn call_every_us(&self) -> i64 {
+        let settings = &self.tables.settings;
+        let is_short = settings.waits_us > 1 || settings.place.started_us != self.place.started_us;
+        let most_us = if is_short { settings.most_counted_us() } else { i64::MAX };
+        settings.renew_every_us.min(most_us)
     }
 
     /// Whether the last renewal or the last grant of numbers is recent.
@@ -87,14 +95,15 @@ impl StandIn {
 
     pub(crate) fn enter_quarantine(&mut self) {
         let moment_us = self.clock.now_us;
-        let known_us = self.tables.latest_end_us().map_or(0, |end_us| end_us - moment_us);
+        let ends = self.tables.leases.values().map(|row| row.until_us - moment_us);
+        let known_us = ends.filter(|left_us| *left_us <= LONGEST_US).max().unwrap_or(0);
         let settings = &mut self.tables.settings;
-        let longest_us = settings.longest_lease_us.max(known_us.min(LONGEST_LEASE_US));
+        let longest_us = settings.longest_lease_us.max(known_us);
         settings.waits_us = settings.waits_us.max(longest_us + ALLOWANCE_US);
         settings.counted_at_us = Some(moment_us);
         settings.is_proved = true;
         settings.is_witnessed = false;
-        settings.is_restarted = false;
+        settings.numbers_wait_us = 0;
         settings.serial += 1;
         for row in self.tables.leases.values_mut().filter(|row| row.lease_id.is_some()) {
             if row.until_us <= moment_us + ALLOWANCE_US {
@@ -118,10 +127,11 @@ impl StandIn {
             if settings.waits_us <= 0 {
                 settings.is_proved = false;
             }
-            settings.waits_us = settings.waits_us.max(settings.longest_lease_us + ALLOWANCE_US);
+            settings.numbers_wait_us = settings.longest_lease_us + ALLOWANCE_US;
+            settings.waits_us = settings.waits_us.max(settings.numbers_wait_us);
             settings.counted_at_us = Some(moment_us);
             settings.is_witnessed = false;
-            settings.is_restarted = true;
+            settings.was_alone = !self.serves_others;
         }
         self.tables.leases.values_mut().for_each(|row| row.nonce = None);
         self.sign();
@@ -134,26 +144,32 @@ impl StandIn {
         if settings.waits_us <= 0 {
             return;
         }
-        if clocks_agree {
-            let since_us = moment_us - settings.counted_at_us.unwrap_or(moment_us);
-            settings.waits_us -= since_us.clamp(0, MOST_COUNTED_US);
-        }
-        if settings.witnesses && !settings.is_proved && !settings.is_witnessed && has_token {
+        let since_us = moment_us - settings.counted_at_us.unwrap_or(moment_us);
+        let passed_us = since_us.clamp(0, settings.most_counted_us());
+        let is_for_numbers = settings.numbers_wait_us > 0;
+        settings.waits_us -= passed_us;
+        settings.numbers_wait_us = (settings.numbers_wait_us - passed_us).max(0);
+        if settings.may_be_witnessed() && has_token {
             settings.is_witnessed = true;
-            let short_us = settings.renew_every_us.max(1_000_000) * 5 / 2;
-            settings.waits_us = settings.waits_us.min(short_us).max(1);
+            let short_us = settings.longest_renewal_us.max(1_000_000) * 5 / 2;
+            settings.numbers_wait_us = settings.numbers_wait_us.min(short_us);
+            if !settings.is_proved {
+                settings.waits_us = settings.waits_us.min(short_us);
+            }
         }
         if !may_end_wait {
             settings.waits_us = settings.waits_us.max(1);
+            settings.numbers_wait_us = settings.numbers_wait_us.max(is_for_numbers.into());
         }
-        if settings.waits_us <= 0 {
-            settings.waits_us = 0;
+        if settings.waits_us <= 1 && clocks_agree && may_end_wait {
+            (settings.waits_us, settings.numbers_wait_us) = (0, 0);
             settings.is_proved = false;
             settings.is_witnessed = false;
             if settings.is_started {
                 settings.nothing_before_us = settings.nothing_before_us.max(moment_us);
             }
-        } else if clocks_agree || settings.counted_at_us > Some(moment_us) {
+        } else {
+            settings.waits_us = settings.waits_us.max(1);
             settings.counted_at_us = Some(moment_us);
         }
         self.sign();
@@ -167,5 +183,16 @@ impl StandIn {
 
     pub(crate) fn is_waiting(&self) -> bool {
         self.tables.settings.waits_us > 0
+    }
+}
+
+impl Settings {
+    /// The longest time between two calls that counts.
+    fn most_counted_us(&self) -> i64 {
+        MINUTE_US.min(self.renew_every_us.max(1_000_000) / 2)
+    }
+
+    fn may_be_witnessed(&self) -> bool {
+        self.witnesses && !self.is_witnessed && (self.numbers_wait_us > 0 || !self.is_proved)
     }
 }

@@ -60,7 +60,7 @@ impl StandIn {
         if requests.is_empty() {
             return vec![Taken::of(TakeOutcome::Empty)];
         }
-        let is_busy = self.is_waiting() && self.tables.settings.is_restarted;
+        let is_busy = self.tables.settings.numbers_wait_us > 0;
         let mut order: Vec<usize> = (0..requests.len()).collect();
         order.sort_by_key(|at| &requests[*at].name);
         let answers = order.into_iter().map(|at| {
@@ -137,7 +137,7 @@ impl StandIn {
             answer.outcome = TakeOutcome::Noted;
             return answer;
         }
-        let needs_no_wait = asked.is_local && !stored.has_left && !self.serves_others;
+        let needs_no_wait = asked.is_local && !stored.has_left && self.tables.settings.was_alone;
         if is_busy && !request.is_report && !needs_no_wait {
             answer.outcome = TakeOutcome::Busy;
             return answer;

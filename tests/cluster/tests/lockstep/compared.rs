@@ -115,17 +115,15 @@ impl<'a> Compared<'a> {
         self.snapshots.clear();
         self.marks.clear();
         self.new_sessions("");
-        let grant = if serves_others { "GRANT EXECUTE" } else { "REVOKE EXECUTE" };
-        let direction = if serves_others { "TO" } else { "FROM" };
         self.owner.run(&format!(
             "BEGIN; {} COMMIT;
              TRUNCATE lockstep.old_settings, lockstep.old_lease, lockstep.old_segment;
-             DELETE FROM snowflake_registry.segment_privilege;
-             {grant} ON FUNCTION snowflake_registry.take {direction} fleet;",
+             DELETE FROM snowflake_registry.segment_privilege;",
             changed_by_force(
                 &TABLES.map(|table| format!("DELETE FROM snowflake_registry.{table};")).concat()
             )
         ));
+        self.let_others_take(serves_others);
         let query = format!("{}; SELECT snowflake_registry.configure()", self.clocks(RequestName(0)));
         self.owner.simple_query(&query).map_err(|error| failed("configure()", &error))?;
         let id: String =
@@ -197,6 +195,7 @@ impl<'a> Compared<'a> {
         }
         let begun_us = self.stand_in.clock.now_us;
         let answer = self.stand_in.apply(&sent.call);
+        let told_every_us = self.stand_in.call_every_us();
         if sent.transaction == Transaction::RolledBack {
             self.stand_in.tables = before;
         }
@@ -219,7 +218,7 @@ impl<'a> Compared<'a> {
                     })
                     .skip(if sent.transaction == Transaction::HasWritten { 2 } else { 1 })
                     .collect();
-                self.compare_answers(answer, &rows, begun_us)?
+                self.compare_answers(answer, &rows, begun_us, told_every_us)?
             }
         };
         self.compare_tables()?;
@@ -231,6 +230,7 @@ impl<'a> Compared<'a> {
         answer: Answer,
         rows: &[String],
         begun_us: i64,
+        told_every_us: i64,
     ) -> Result<Agreed, Difference> {
         let differ = |answer: &Answer, rows: &[String]| {
             Err(Difference(format!("SQL {}\nstand-in {answer:?}", rows.join("\n    "))))
@@ -271,7 +271,7 @@ impl<'a> Compared<'a> {
                     if !is_same_token
                         || !self.is_of_registry(&row, begun_us)
                         || !is_same_taken(&row, expected)
-                        || number(&row, "report_every") != Some(self.stand_in.tables.settings.renew_every_us)
+                        || number(&row, "report_every") != Some(told_every_us)
                         || number(&row, "server_started") != Some(self.stand_in.place.started_us)
                     {
                         return differ(&answer, rows);
@@ -377,6 +377,14 @@ impl<'a> Compared<'a> {
         let writer = if is_dump { "'3'" } else { "pg_current_xact_id()" };
         rows += &format!("UPDATE snowflake_registry.settings SET written_by = {writer};");
         self.observer.run(&format!("BEGIN; {} COMMIT;", changed_by_force(&rows)));
+    }
+
+    /// Grants the privilege to take numbers, or revokes it.
+    pub fn let_others_take(&mut self, is_so: bool) {
+        self.stand_in.serves_others = is_so;
+        let change = if is_so { "GRANT EXECUTE" } else { "REVOKE EXECUTE" };
+        let direction = if is_so { "TO" } else { "FROM" };
+        self.observer.run(&format!("{change} ON FUNCTION snowflake_registry.take {direction} fleet"));
     }
 
     /// Switches a guard of the tables off.

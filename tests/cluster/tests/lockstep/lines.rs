@@ -16,7 +16,8 @@ pub const DUMP: &str = "
                 coalesce(last_worker::text, '-'), 'datacenters', last_datacenter, 'synchronous', synchronous,
                 'timeline', timeline, 'server', lockstep.us(server_started), 'serial', serial, 'started', is_started,
                 'floor', lockstep.us(nothing_before), 'waits', snowflake_registry.microseconds(waits), 'counted',
-                lockstep.us(counted_at), 'flags', is_proved, is_witnessed, is_restarted, witnesses, 'frozen',
+                lockstep.us(counted_at), 'flags', is_proved, is_witnessed, was_alone, witnesses, 'numbers',
+                snowflake_registry.microseconds(numbers_wait), 'frozen',
                 lockstep.us(frozen_until), 'requests', array_to_string(requests, ','))
             FROM snowflake_registry.settings
             UNION ALL
@@ -38,7 +39,7 @@ pub const DUMP: &str = "
     END;";
 
 /// The columns that the dump leaves out, and the tables that it does not contain. The page about tests lists them.
-pub const NOT_COMPARED: [&str; 24] = [
+pub const NOT_COMPARED: [&str; 22] = [
     "lease.clock_offset",
     "lease.host",
     "lease.layout",
@@ -53,8 +54,6 @@ pub const NOT_COMPARED: [&str; 24] = [
     "settings.counted_by",
     "settings.database_oid",
     "settings.format",
-    "settings.numbers_counted_at",
-    "settings.numbers_wait",
     "settings.only_row",
     "settings.quarantine_reason",
     "settings.registry_id",
@@ -88,7 +87,7 @@ pub fn lines(tables: &Tables) -> Vec<String> {
     let requests: Vec<_> = s.requests.iter().map(|name| format!("{:08x}", name.0)).collect();
     let mut lines = vec![format!(
         "settings - lease {} longest {} every {} longest {} workers {} {} datacenters {} synchronous {} timeline {} server {} \
-         serial {} started {} floor {} waits {} counted {} flags {} {} {} {} frozen {} requests {}",
+         serial {} started {} floor {} waits {} counted {} flags {} {} {} {} numbers {} frozen {} requests {}",
         s.lease_us,
         s.longest_lease_us,
         s.renew_every_us,
@@ -106,8 +105,9 @@ pub fn lines(tables: &Tables) -> Vec<String> {
         us(s.counted_at_us),
         t(s.is_proved),
         t(s.is_witnessed),
-        t(s.is_restarted),
+        t(s.was_alone),
         t(s.witnesses),
+        s.numbers_wait_us,
         us(s.frozen_until_us),
         requests.join(",")
     )];

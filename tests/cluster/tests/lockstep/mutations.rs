@@ -21,7 +21,7 @@ const fn mutation(name: &'static str, from: &'static str, to: &'static str) -> M
     Mutation { name, from, to }
 }
 
-pub const MUTATIONS: [Mutation; 39] = [
+pub const MUTATIONS: [Mutation; 45] = [
     mutation(CONTROL, "RETURN (1, 1);", "RETURN (1, 1);"),
     mutation(
         "quarantine-keeps-nonces",
@@ -36,23 +36,23 @@ pub const MUTATIONS: [Mutation; 39] = [
     ),
     mutation(
         "short-restart",
-        "settings.longest_lease + interval '2 minutes');\n        settings.counted_at",
-        "settings.lease + interval '2 minutes');\n        settings.counted_at",
+        "settings.numbers_wait := settings.longest_lease + interval",
+        "settings.numbers_wait := settings.lease + interval",
     ),
     mutation(
         "counts-two-minutes",
-        "least(moment - known.counted_at, '1 minute')",
-        "least(moment - known.counted_at, '2 minutes')",
+        "RETURN least(interval '1 minute', greatest(settings.renew_every",
+        "RETURN least(interval '2 minutes', greatest(settings.renew_every",
     ),
     mutation(
         "counts-backward-steps",
-        "greatest(least(moment - known.counted_at, '1 minute'), '0')",
-        "least(moment - known.counted_at, '1 minute')",
+        "greatest(least(moment - known.counted_at, snowflake_registry.most_counted(known)), '0')",
+        "least(moment - known.counted_at, snowflake_registry.most_counted(known))",
     ),
     mutation(
         "witness-after-a-proof",
-        "known.witnesses AND NOT known.is_proved AND NOT known.is_witnessed\n       AND EXISTS",
-        "known.witnesses AND NOT known.is_witnessed\n       AND EXISTS",
+        "IF NOT known.is_proved THEN\n            known.waits := least",
+        "IF true THEN\n            known.waits := least",
     ),
     mutation(
         "proof-ignores-releases",
@@ -174,6 +174,32 @@ pub const MUTATIONS: [Mutation; 39] = [
         "longest_lease = greatest(longest_lease, new_lease),",
         "longest_lease = greatest('10 minutes', new_lease),",
     ),
+    mutation(
+        "counts-whole-renewals",
+        "greatest(settings.renew_every, interval '1 second') / 2);\nCOMMENT ON FUNCTION snowflake_registry.most_counted",
+        "greatest(settings.renew_every, interval '1 second'));\nCOMMENT ON FUNCTION snowflake_registry.most_counted",
+    ),
+    mutation(
+        "forgets-longer-renewals",
+        "THEN greatest(longest_renewal, new_renewal) ELSE new_renewal END",
+        "THEN new_renewal ELSE new_renewal END",
+    ),
+    mutation(
+        "own-numbers-after-others",
+        "AND NOT (is_local AND NOT stored.has_left AND was_alone)",
+        "AND NOT (is_local AND was_alone)",
+    ),
+    mutation(
+        "own-numbers-beside-others",
+        "settings.was_alone := NOT snowflake_registry.serves_others();",
+        "settings.was_alone := true;",
+    ),
+    mutation(
+        "ends-with-any-clock",
+        "IF known.waits <= '1 microsecond' AND clocks_agree THEN",
+        "IF known.waits <= '1 microsecond' THEN",
+    ),
+    mutation("numbers-unwaited", "CASE WHEN registry.numbers_wait > '0'\n", "CASE WHEN false\n"),
     mutation("learning-keeps-the-protocol", "is_renewed = true, protocol = DEFAULT,", "is_renewed = true,"),
     mutation("renewals-keep-the-protocol", "        protocol = begun.protocol,\n", ""),
     mutation(

@@ -14,9 +14,9 @@ pub const PROTOCOLS: RangeInclusive<u32> = 1..=3;
 /// What is replaced, how often it occurs in the script, and the replacement. If the script reads a clock at another place,
 /// the stand-in has to read its clock there as well.
 const REPLACED: [(&str, usize, &str); 7] = [
-    ("clock_timestamp()", 31, "lockstep.clock()"),
+    ("clock_timestamp()", 32, "lockstep.clock()"),
     ("statement_timestamp()", 8, "lockstep.begun()"),
-    ("pg_postmaster_start_time()", 7, "lockstep.started()"),
+    ("pg_postmaster_start_time()", 8, "lockstep.started()"),
     (
         "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int",
         1,

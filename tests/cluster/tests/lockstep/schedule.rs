@@ -96,6 +96,10 @@ enum Event {
     ShortLeases,
     /// All leases end.
     Wait,
+    /// About as much time as counts between two calls.
+    WaitShortly,
+    /// Other servers may take numbers, or may no longer.
+    OthersMayTake(bool),
     /// The freeze ends in the middle of the leases.
     Freeze,
     Reserve {
@@ -129,7 +133,6 @@ pub struct Schedule<'a, 'b> {
     /// Events that follow one another, each soon after the other.
     story: VecDeque<Event>,
     lease_us: i64,
-    is_own_only: bool,
     rarity: u64,
     log: Vec<String>,
 }
@@ -147,7 +150,6 @@ pub fn run(compared: &mut Compared, seed: u64, counts: &mut BTreeMap<String, u64
         past: vec![],
         story: VecDeque::new(),
         lease_us: 0,
-        is_own_only: false,
         rarity: 1,
         log: vec![],
     };
@@ -169,9 +171,9 @@ pub fn run(compared: &mut Compared, seed: u64, counts: &mut BTreeMap<String, u64
 impl Schedule<'_, '_> {
     fn begin(&mut self, counts: &mut BTreeMap<String, u64>) -> Result<(), Difference> {
         self.rarity = *self.random.one_of(&[1, 3, 10, 30]);
-        self.is_own_only = self.random.once_in(8);
+        let is_own_only = self.random.once_in(8);
         let place = Place { timeline: 1, started_us: BEGAN_US - SECOND_US };
-        self.registry_id = self.compared.begin(place, BEGAN_US, !self.is_own_only)?;
+        self.registry_id = self.compared.begin(place, BEGAN_US, !is_own_only)?;
         self.new_settings();
         let configure = self.configuration();
         let mut calls = if self.random.once_in(8) {
@@ -269,7 +271,8 @@ impl Schedule<'_, '_> {
             875..900 => Event::Restart,
             900..922 => Event::SetBack { to_last: false, is_silent: self.random.once_in(2) },
             922..925 => Event::SwitchGuardOff,
-            925..930 => Event::NewSettings,
+            925..928 => Event::NewSettings,
+            928..930 => Event::OthersMayTake(self.random.once_in(2)),
             _ => Event::Keep,
         }
     }
@@ -287,7 +290,7 @@ impl Schedule<'_, '_> {
         let back = Event::SetBack { to_last: true, is_silent };
         let ready = [Event::EndQuarantine, Event::Unfreeze, Event::ResumeSegments];
         let another = pin.map(|pin| if pin == last { first } else { pin + 1 });
-        let at = self.random.below(12);
+        let at = self.random.below(14);
         let story: Vec<Event> = match at {
             // The rest of a released range is granted, and both are lost, or only the grant.
             0 | 1 => {
@@ -386,6 +389,14 @@ impl Schedule<'_, '_> {
             10 => {
                 [acquire(holder), Event::Keep, renew, back, Event::CopyAcquiresWithTokens { holder }].into()
             }
+            // Only numbers are taken after a start, until the wait is over.
+            11 | 12 => {
+                let others = [Event::OthersMayTake(self.random.once_in(2))];
+                let take = Event::Take { holder };
+                let waits = (0..12).flat_map(|_| [Event::WaitShortly, take]);
+                let later = [Event::OthersMayTake(true), take];
+                others.into_iter().chain([take, take, Event::Restart]).chain(waits).chain(later).collect()
+            }
             // Numbers are lost.
             _ => [
                 Event::Keep,
@@ -448,6 +459,10 @@ impl Schedule<'_, '_> {
                 let count = self.past.len() as u64;
                 let back = if self.random.once_in(3) { count } else { count.min(6) };
                 let (holder, sent) = self.past[(count - 1 - self.random.below(back)) as usize].clone();
+                let is_refused = matches!(&sent.call, Call::Take { is_local: false, .. });
+                if is_refused && !self.compared.stand_in.serves_others {
+                    return Ok(());
+                }
                 self.send(holder, sent, true, counts)
             }
             Event::Copy if !self.older.is_empty() => {
@@ -502,6 +517,15 @@ impl Schedule<'_, '_> {
                 if latest_us - clock.now_us < 2 * 3600 * SECOND_US {
                     clock.now_us = clock.now_us.max(latest_us + 1);
                 }
+                Ok(())
+            }
+            Event::WaitShortly => {
+                let by_us = self.between(1, 70 * SECOND_US);
+                self.compared.stand_in.clock.now_us += by_us;
+                Ok(())
+            }
+            Event::OthersMayTake(is_so) => {
+                self.compared.let_others_take(is_so);
                 Ok(())
             }
             Event::ResumeSegments => self.administer(Administration::ResumeSegments, counts),
@@ -677,7 +701,7 @@ impl Schedule<'_, '_> {
     }
 
     fn take(&mut self, holder: usize) -> Sent {
-        let is_local = self.is_own_only || self.random.once_in(8);
+        let is_local = !self.compared.stand_in.serves_others || self.random.once_in(8);
         let count = if self.random.once_in(20) { 0 } else { 1 + self.random.below(2) };
         let requests: Vec<_> = (0..count).map(|_| self.request(holder)).collect();
         let known = &self.holders[holder].numbers;
@@ -687,7 +711,7 @@ impl Schedule<'_, '_> {
     }
 
     fn take_ahead(&mut self, holder: usize) -> Sent {
-        let is_local = self.is_own_only || self.random.once_in(2);
+        let is_local = !self.compared.stand_in.serves_others || self.random.once_in(2);
         let name = *self.random.one_of(&SEGMENTS);
         let segment = self.compared.stand_in.tables.segments.get(name);
         let next = segment.map_or(0, |segment| segment.end() as i64);

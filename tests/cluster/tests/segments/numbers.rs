@@ -45,6 +45,33 @@ fn a_single_server_needs_nothing_else() {
     assert!(next(&mut server.connect(), "orders") > 5);
 }
 
+/// After a start, the time of a wait passes although nobody takes a number: the worker calls the registry. A role that gets
+/// the privilege to take numbers, as a page about other services says, does not stop the numbers of this server.
+#[test]
+fn a_single_server_does_not_wait_for_others() {
+    let server = single_server().start();
+    let mut client = server.connect();
+    administer(&server, "configure(renew_every => '1 second')");
+    administer(&server, "create_segment('orders', min_step => 50, max_step => 50)");
+    assert_eq!(next(&mut client, "orders"), 1);
+    drop(client);
+    server.restart("immediate");
+    let mut client = server.connect();
+    let left = "SELECT extract(epoch FROM waits)::float8 FROM snowflake_registry.settings";
+    eventually("time that counts", || (0.0..718.0).contains(&single::<f64>(&mut client, left)).then_some(()));
+    assert_eq!(some(&mut client, "orders", 60).len(), 60);
+    client.run("CREATE ROLE programs; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO programs");
+    assert_eq!(some(&mut client, "orders", 120).len(), 120);
+    // Now others may have taken numbers before a start.
+    server.restart("immediate");
+    let mut client = server.connect();
+    let (code, error) = failure(&mut client, "SELECT snowflake_segment_nextval('orders')");
+    assert_eq!(code, "55P03");
+    assert!(error.contains("quarantine until") && error.contains("end_quarantine()"), "{error}");
+    administer(&server, "end_quarantine()");
+    eventually("a number", || client.query_one("SELECT snowflake_segment_nextval('orders')", &[]).ok());
+}
+
 /// Backends, the worker, the keeper, the postmaster and the registry are killed, one after the other.
 #[test]
 fn whoever_dies_no_number_repeats() {
