@@ -22,6 +22,7 @@ use crate::lease::Lease;
 use crate::lease_answer::{Answer, MOST_CLOCK_DIFFERENCE_US, Terms};
 use crate::lease_call::{Call, Facts, Ids, LeaseCalls};
 use crate::lease_state::{Asking, LeaseState, Needs, Outcome};
+use crate::signed::NOT_DURABLE;
 
 /// The pause after the first failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -506,8 +507,9 @@ impl LeaseRound {
         self.take_kept();
         let held = self.state.held.as_ref().filter(|_| self.state.is_proved());
         let Some(lease) = held.map(|held| held.lease) else {
-            let why = "the registry did not sign the lease: the registry may have an older version";
-            return self.fail(Refusal::Failure(why.into()));
+            // The registry has answered, so the pauses do not grow.
+            self.failures.end();
+            return self.fail(Refusal::Failure(NOT_DURABLE.into()));
         };
         self.expect_use(lease);
         self.to(Step::Publishing(note), Effect::Publish(lease))
@@ -643,6 +645,32 @@ mod tests {
             effect = round.step(event, &mut Now { us: NOW_US, random: &mut random });
         }
         effect
+    }
+
+    /// The registry has granted a lease, and signs it only later, because the grant is not durable yet. However often the
+    /// holder asks, the next attempt follows after a second.
+    #[test]
+    fn a_grant_that_is_not_durable_yet() {
+        let mut round = LeaseRound::new(LeaseState::default(), true);
+        let grant = lease(3, NOW_US);
+        let is_renewal = |effect: &Effect| matches!(effect, Effect::Send(Request::Renew(_)));
+        for _ in 0..3 {
+            let effect = round.begin(needs(&[]));
+            drive(&mut round, grant, effect, is_renewal);
+            let Event::Answered { mut answer, sent_us, round_trip_us } = answer(Outcome::Granted(grant))
+            else {
+                unreachable!()
+            };
+            answer.token = None;
+            let mut now = Now { us: NOW_US, random: &mut || Uuid::from_u128(9) };
+            let effect = round.step(Event::Answered { answer, sent_us, round_trip_us }, &mut now);
+            assert!(matches!(effect, Effect::Keep(_)), "{effect:?}");
+            let Effect::Rest(rest) = round.step(Event::Kept, &mut now) else { panic!("published") };
+            assert_eq!(rest.result, Err(Refusal::Failure(NOT_DURABLE.into())));
+            assert_eq!(rest.pause, FIRST_PAUSE);
+        }
+        let effect = round.begin(needs(&[]));
+        drive(&mut round, grant, effect, |effect| *effect == Effect::Publish(grant));
     }
 
     fn needs(unwanted: &[u32]) -> Needs {

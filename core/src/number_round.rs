@@ -26,13 +26,17 @@ use crate::protocol::{Mismatch, Protocol};
 use crate::rest::Origin;
 use crate::segment_answer::{About, Answer, REPORT_EVERY, SegmentState, has_begun, report_every};
 use crate::segment_records::{Change, SegmentRecords, Update};
-use crate::signed::proves;
+use crate::signed::{NOT_DURABLE, proves};
 
 /// The maximum number of names in a report that follows the first one.
 const MOST_REPORTED: usize = 1024;
 /// The maximum pause before a report that follows a start of the registry's server, if the last one has failed. The
 /// registry waits only a short time for these reports.
 const PAUSE_OF_URGENT_REPORTS: Duration = Duration::from_secs(1);
+
+/// How often the token of a granted range is requested once more. The registry waits up to half a second each time before it
+/// answers that the grant is not durable yet.
+const MORE_TRIES_TO_PROVE: u32 = 3;
 
 /// Who takes numbers, and from which registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +147,7 @@ struct Reports {
     left: Portions<Request>,
     signed: Vec<(String, String)>,
     sent: Vec<Request>,
+    more_tries: u32,
 }
 
 /// The effect in progress, by its purpose.
@@ -150,10 +155,13 @@ struct Reports {
 enum Step {
     Resting,
     Meeting(Meeting, Vec<Request>),
-    Asking { sent_to: Option<Uuid> },
+    Asking {
+        sent_to: Option<Uuid>,
+    },
     Proving(Answer, Reports),
-    Keeping(Vec<Given>, bool),
-    Publishing(bool),
+    /// The last field says why a range is not proved.
+    Keeping(Vec<Given>, Option<&'static str>),
+    Publishing(Option<&'static str>),
     Reporting(Option<Uuid>, Reports, Option<String>),
     KeepingTokens(Option<String>),
 }
@@ -299,13 +307,13 @@ impl NumberRound {
                 reports.note(signed);
                 self.prove(records, answer, reports, now_us)
             }
-            (Step::Keeping(given, is_proved), Event::Kept) => {
-                self.to(Step::Publishing(is_proved), Effect::Publish(given))
+            (Step::Keeping(given, unproved), Event::Kept) => {
+                self.to(Step::Publishing(unproved), Effect::Publish(given))
             }
-            (Step::Publishing(true), Event::Published) => self.rest(Ok(())),
-            (Step::Publishing(false), Event::Published) => {
-                self.fail("the registry did not sign the numbers that it granted")
-            }
+            (Step::Publishing(unproved), Event::Published) => match unproved {
+                Some(why) => self.fail(why),
+                None => self.rest(Ok(())),
+            },
             (Step::Reporting(registry_id, mut reports, to), Event::Answered(answer)) => {
                 if !self.is_of(&answer, registry_id) {
                     return self.met_another(records);
@@ -400,7 +408,8 @@ impl NumberRound {
             }
             // The registry counts the time of a wait only in calls.
             Purpose::Report if self.is_local() => {
-                let nothing = Reports { left: Portions::of(vec![]), signed: vec![], sent: vec![] };
+                let nothing =
+                    Reports { left: Portions::of(vec![]), signed: vec![], sent: vec![], more_tries: 0 };
                 let take = Take { registry_id: self.told, requests: vec![] };
                 self.to(Step::Reporting(self.told, nothing, None), Effect::Send(take))
             }
@@ -425,21 +434,32 @@ impl NumberRound {
         mut reports: Reports,
         now_us: i64,
     ) -> Effect {
-        if !self.is_local()
-            && let Some(take) = reports.next(answer.registry_id)
-        {
-            return self.to(Step::Proving(answer, reports), Effect::Send(take));
+        if !self.is_local() {
+            let take = reports.next(answer.registry_id).or_else(|| {
+                let granted = answer.about.iter().filter(|(_, about)| about.granted.is_some());
+                let names = granted.filter_map(|(at, _)| Some(self.wish(*at)?.name.as_str()));
+                reports.ask_again(records, names.collect(), answer.registry_id)
+            });
+            if let Some(take) = take {
+                return self.to(Step::Proving(answer, reports), Effect::Send(take));
+            }
         }
         let mut update = Update::new(records, answer.registry_id);
-        let (mut given, mut are_proved) = (vec![], true);
+        let (mut given, mut unproved) = (vec![], None);
         for (at, mut about) in answer.about {
             let Some(wish) = self.wish(at) else { continue };
             let (mut is_held, mut not_above) = (false, None);
             if let Some(granted) = about.granted {
-                let mut signed = reports.signed.iter().filter(|(name, _)| *name == wish.name);
-                if !self.is_local() && !signed.any(|(_, token)| proves(token, &granted)) {
-                    are_proved = false;
-                    continue;
+                let mut signed = reports.signed.iter().filter(|(name, _)| *name == wish.name).peekable();
+                if !self.is_local() {
+                    let why = match signed.peek() {
+                        Some(_) => "the registry did not sign the numbers that it granted",
+                        None => NOT_DURABLE,
+                    };
+                    if !signed.any(|(_, token)| proves(token, &granted)) {
+                        unproved = Some(why);
+                        continue;
+                    }
                 }
                 let bound = update.bound(&wish.name, &granted);
                 not_above = bound
@@ -459,8 +479,8 @@ impl NumberRound {
         reports.signed.into_iter().for_each(|(name, token)| update.prove(&name, token));
         let changes = update.changes();
         match changes.is_empty() {
-            true => self.to(Step::Publishing(are_proved), Effect::Publish(given)),
-            false => self.to(Step::Keeping(given, are_proved), Effect::Keep(changes)),
+            true => self.to(Step::Publishing(unproved), Effect::Publish(given)),
+            false => self.to(Step::Keeping(given, unproved), Effect::Keep(changes)),
         }
     }
 
@@ -562,7 +582,23 @@ impl NumberRound {
 impl Reports {
     fn of<'a>(records: &SegmentRecords, names: impl Iterator<Item = &'a str>) -> Reports {
         let reports = names.flat_map(|name| Request::reports(name, records.segments.get(name)));
-        Reports { left: Portions::of(reports.collect()), signed: vec![], sent: vec![] }
+        Reports { left: Portions::of(reports.collect()), signed: vec![], sent: vec![], more_tries: 0 }
+    }
+
+    /// Returns a call that requests the missing tokens of these names once more.
+    fn ask_again(
+        &mut self,
+        records: &SegmentRecords,
+        mut names: BTreeSet<&str>,
+        registry_id: Option<Uuid>,
+    ) -> Option<Take> {
+        names.retain(|name| self.signed.iter().all(|(signed, _)| signed != name));
+        if self.more_tries == MORE_TRIES_TO_PROVE {
+            return None;
+        }
+        self.more_tries += 1;
+        self.left = Reports::of(records, names.into_iter()).left;
+        self.next(registry_id)
     }
 
     /// Returns the next call.

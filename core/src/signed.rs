@@ -7,6 +7,9 @@ use uuid::Uuid;
 
 use crate::segment_answer::Granted;
 
+/// The reason why a grant is not used yet: the registry has not signed it. A registry signs only what a crash or a failover
+/// cannot lose.
+pub const NOT_DURABLE: &str = "the grant is not durable yet";
 /// Number of registries whose tokens are kept. The tokens of the registries that signed most recently are kept.
 const MOST_REGISTRIES: usize = 8;
 

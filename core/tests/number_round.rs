@@ -393,6 +393,47 @@ fn a_range_without_a_token() {
     assert_eq!(why, "the registry did not sign the numbers that it granted");
 }
 
+/// The registry has signed one of two ranges, because the other one was not durable. Its token is requested again.
+#[test]
+fn a_range_that_is_not_durable_yet() {
+    let (records, mut round) = (SegmentRecords::default(), before_the_proof());
+    let signed = |token: &str| answer(1, vec![about(None, Some(token))]);
+    let first = answer(1, vec![about(None, Some("segment:61:11::1:.00")), about(None, None)]);
+    let mut effect = round.step(&records, first, 0);
+    for _ in 0..2 {
+        let Effect::Send(take) = effect else { panic!("{effect:?}") };
+        assert!(take.requests.len() == 1 && take.requests[0].report && take.requests[0].name == "b");
+        effect = round.step(&records, answer(1, vec![about(None, None)]), 0);
+    }
+    assert!(matches!(effect, Effect::Send(_)), "{effect:?}");
+    let Effect::Keep(changes) = round.step(&records, signed("segment:62:11::1:.00"), 0) else { panic!() };
+    assert!(changes.len() >= 2, "{changes:?}");
+    let Effect::Publish(given) = round.step(&records, Event::Kept, 0) else { panic!() };
+    assert_eq!(given.iter().map(|given| given.at).collect::<Vec<_>>(), [0, 1]);
+    assert!(matches!(round.step(&records, Event::Published, 0), Effect::Rest(Ok(()))));
+}
+
+/// A registry that never signs is not asked forever.
+#[test]
+fn a_range_that_does_not_become_durable() {
+    let (records, mut round) = (SegmentRecords::default(), before_the_proof());
+    let mut calls = 0;
+    let mut effect = round.step(&records, answer(1, vec![about(None, None), about(None, None)]), 0);
+    while let Effect::Send(_) = effect {
+        calls += 1;
+        effect = round.step(&records, answer(1, vec![about(None, None), about(None, None)]), 0);
+    }
+    assert_eq!(calls, 3);
+    // Only the ID of the registry is kept.
+    assert!(matches!(&effect, Effect::Keep(changes) if changes.len() == 1), "{effect:?}");
+    let Effect::Publish(given) = round.step(&records, Event::Kept, 0) else { panic!("not published") };
+    assert!(given.is_empty());
+    let Effect::Rest(Err(Refusal::Failure(why))) = round.step(&records, Event::Published, 0) else {
+        panic!()
+    };
+    assert_eq!(why, "the grant is not durable yet");
+}
+
 /// The registry may have lost the grants, and granted the same numbers to another holder before it signed them.
 #[test]
 fn a_restart_between_grant_and_proof() {

@@ -191,6 +191,7 @@ CREATE TABLE snowflake_registry.lease (
     said_by_hand_at timestamptz,
     used_until timestamptz,
     released_until timestamptz,
+    unsigned_since timestamptz,
     PRIMARY KEY (datacenter_id, worker_id),
     CHECK (granted_from <= granted_until),
     CHECK (used_until BETWEEN granted_from AND granted_until),
@@ -227,6 +228,8 @@ COMMENT ON COLUMN snowflake_registry.lease.used_until IS
     'if the holder has released the lease: time at which it stopped, and at which the next range may start; otherwise NULL';
 COMMENT ON COLUMN snowflake_registry.lease.released_until IS
     'latest end of a range that was released: tokens up to this end may overlap later ranges without proving a loss';
+COMMENT ON COLUMN snowflake_registry.lease.unsigned_since IS
+    'time of the first of consecutive renewals that got no token, because commits did not become durable; otherwise NULL';
 
 CREATE TABLE snowflake_registry.segment (
     name text COLLATE "C" PRIMARY KEY,
@@ -772,7 +775,7 @@ BEGIN
     SELECT oid INTO database_oid FROM pg_database WHERE datname = current_database();
     BEGIN
         -- pg_control_checkpoint() would show a promotion only after the next checkpoint.
-        timeline := ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int;
+        timeline := ('x' || left(pg_walfile_name(snowflake_registry.wal_position()), 8))::bit(32)::int;
     EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
         NULL;
     END;
@@ -911,8 +914,8 @@ COMMENT ON FUNCTION snowflake_registry.lost_commits() IS
 -- restored to an earlier state, the tokens prove which grants were lost. All other reports of servers are unproven
 -- claims.
 --
--- The registry signs only grants that an earlier transaction has committed. Otherwise, a caller could roll back a
--- signed grant, and the token would then seem to prove a loss.
+-- The registry signs only grants that an earlier transaction has committed durably. Otherwise, a caller could roll back or
+-- lose a signed grant, and the token would then seem to prove a loss.
 
 CREATE TYPE snowflake_registry.evidence AS (
     datacenter_id int,
@@ -980,45 +983,142 @@ RETURN coalesce(settings.requests[cardinality(settings.requests)], '') || ':' ||
 COMMENT ON FUNCTION snowflake_registry.requests_in_token(snowflake_registry.settings) IS
     'last request of an administrator and the time until which the registry is frozen, as the last part of a token';
 
--- Callers must call this function before the transaction writes anything, so that all visible rows are committed.
-CREATE FUNCTION snowflake_registry.token_of_lease(lease_id uuid) RETURNS text
-VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-BEGIN
-    IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
-        RETURN NULL;
-    END IF;
-    RETURN (
-        SELECT snowflake_registry.signed(concat_ws(
-            ':', 'lease', lease.datacenter_id, lease.worker_id, lease.grant_count,
-            snowflake_registry.microseconds(lease.granted_from),
-            snowflake_registry.microseconds(lease.granted_until), settings.serial,
-            snowflake_registry.mark_of(lease.lease_id), snowflake_registry.requests_in_token(settings)))
-        FROM snowflake_registry.lease AS lease, snowflake_registry.settings AS settings
-        WHERE lease.lease_id = token_of_lease.lease_id
-    );
-END
-$$;
-COMMENT ON FUNCTION snowflake_registry.token_of_lease(uuid) IS 'token for a lease';
+-- A visible grant is committed, but a crash or a failover may still lose its commit: the caller that made the grant may
+-- have lowered synchronous_commit after the call, or may have canceled its wait for a standby. A token of such a grant
+-- would then seem to prove a loss, although only an unacknowledged commit was lost. Therefore, the registry signs a grant
+-- when its commit is durable on this server and, if commits wait for standbys, on as many standbys as they wait for.
+--
+-- A call of a server reads the position in WAL and the statements first, waits without a lock until the position is
+-- durable, and then signs the statements. What it reads before would have to be flushed as well, because reading a page
+-- may prune it, which writes WAL.
 
-CREATE FUNCTION snowflake_registry.token_of_segment(name text) RETURNS text
+-- NULL if a managed service denies access to the position. The registry then signs all committed grants.
+CREATE FUNCTION snowflake_registry.wal_position() RETURNS pg_lsn
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    size_of_header CONSTANT numeric := 24;
+    inserted pg_lsn;
+BEGIN
+    inserted := pg_current_wal_insert_lsn();
+    -- If the last page is full, the position is behind the header of the next page, which is flushed only with a record.
+    RETURN CASE WHEN mod(inserted - pg_lsn '0/0', current_setting('wal_block_size')::numeric) = size_of_header
+                THEN inserted - size_of_header ELSE inserted END;
+EXCEPTION
+    WHEN insufficient_privilege OR feature_not_supported OR undefined_function OR object_not_in_prerequisite_state THEN
+        RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.wal_position() IS 'position in WAL that the commits of all visible rows precede';
+
+-- Without the privileges of pg_read_all_stats, the owner of the registry does not see the standbys.
+CREATE FUNCTION snowflake_registry.durable_position() RETURNS pg_lsn
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    names CONSTANT text := current_setting('synchronous_standby_names');
+    here pg_lsn;
+    needed numeric;
+BEGIN
+    here := pg_current_wal_flush_lsn();
+    IF names = '' OR current_setting('max_wal_senders') = '0' OR NOT pg_has_role('pg_read_all_stats', 'USAGE') THEN
+        RETURN here;
+    END IF;
+    -- PostgreSQL has checked the syntax: FIRST n (...), ANY n (...), n (...), or a list, which means 1. Names that
+    -- contain parentheses are quoted.
+    needed := coalesce(
+        (regexp_match(names COLLATE "C", '^[[:space:]]*((first|any)[[:space:]]+)?([0-9]+)[[:space:]]*[(]', 'i'))[3]::numeric,
+        1);
+    RETURN least(here, coalesce((
+        SELECT sender.flush_lsn
+        FROM (
+            SELECT standby.flush_lsn, row_number() OVER (ORDER BY standby.flush_lsn DESC) AS place
+            FROM pg_stat_get_wal_senders() AS standby
+            WHERE standby.sync_state = ANY ('{sync,quorum}') AND standby.flush_lsn IS NOT NULL
+        ) AS sender
+        WHERE sender.place = needed
+    ), '0/0'));
+EXCEPTION
+    WHEN insufficient_privilege OR feature_not_supported OR undefined_function OR object_not_in_prerequisite_state THEN
+        RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.durable_position() IS
+    'position in WAL up to which commits are durable on this server and on the standbys that commits wait for';
+
+-- The caller must hold no lock for which others wait. The pauses amount to 495 ms.
+CREATE FUNCTION snowflake_registry.becomes_durable(seen pg_lsn) RETURNS boolean
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    durable pg_lsn;
+BEGIN
+    FOR pauses IN 0 .. 34 LOOP
+        durable := snowflake_registry.durable_position();
+        IF coalesce(durable >= seen, true) THEN
+            RETURN true;
+        END IF;
+        EXIT WHEN pauses = 34;
+        IF pauses = 3 AND current_setting('server_version_num')::int >= 170000 THEN
+            -- Nothing else may flush WAL that no commit follows.
+            BEGIN
+                EXECUTE 'SELECT pg_logical_emit_message(false, ''snowflake_registry'', '''', true)';
+            EXCEPTION WHEN insufficient_privilege OR feature_not_supported THEN
+                NULL;
+            END;
+        END IF;
+        PERFORM pg_sleep(least(2 ^ pauses, 16) / 1000);
+    END LOOP;
+    RAISE LOG 'snowflake_id_registry: signed no token, because the last commits are not durable yet'
+        USING DETAIL = format('Commits are durable up to %s, and the token requires %s.', durable, seen),
+              HINT = 'Check whether the standbys in synchronous_standby_names are connected.';
+    RETURN false;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.becomes_durable(pg_lsn) IS
+    'waits up to 495 ms until commits are durable up to a position; false if they are not durable yet';
+
+-- STABLE, so that all queries of the function use the snapshot of the calling query, which was taken before the position
+-- is read. If the transaction has written anything, there is no statement, because it could be rolled back.
+CREATE FUNCTION snowflake_registry.statement_of_lease(lease_id uuid, OUT statement text, OUT seen pg_lsn)
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
-        RETURN NULL;
+        RETURN;
     END IF;
-    RETURN (
-        SELECT snowflake_registry.signed(concat(
-            'segment:', encode(convert_to(segment.name, 'UTF8'), 'hex'), ':', segment.next_value, ':',
-            segment.ahead_value, ':', settings.serial, ':', snowflake_registry.requests_in_token(settings)))
-        FROM snowflake_registry.segment AS segment, snowflake_registry.settings AS settings
-        WHERE segment.name = token_of_segment.name
-    );
+    seen := snowflake_registry.wal_position();
+    SELECT concat_ws(
+        ':', 'lease', lease.datacenter_id, lease.worker_id, lease.grant_count,
+        snowflake_registry.microseconds(lease.granted_from),
+        snowflake_registry.microseconds(lease.granted_until), settings.serial,
+        snowflake_registry.mark_of(lease.lease_id), snowflake_registry.requests_in_token(settings)) INTO statement
+    FROM snowflake_registry.lease AS lease, snowflake_registry.settings AS settings
+    WHERE lease.lease_id = statement_of_lease.lease_id;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.token_of_segment(text) IS
-    'token for the numbers that were granted of a segment';
+COMMENT ON FUNCTION snowflake_registry.statement_of_lease(uuid) IS
+    'token for a lease, before it is signed, and the position in WAL that must be durable first';
+
+CREATE FUNCTION snowflake_registry.statements_of_segments(requests jsonb, OUT statements jsonb, OUT seen pg_lsn)
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+        RETURN;
+    ELSIF jsonb_typeof(requests) IS DISTINCT FROM 'array' OR jsonb_array_length(requests) NOT BETWEEN 1 AND 64 THEN
+        RETURN;
+    END IF;
+    seen := snowflake_registry.wal_position();
+    SELECT jsonb_object_agg(segment.name, concat(
+        'segment:', encode(convert_to(segment.name, 'UTF8'), 'hex'), ':', segment.next_value, ':',
+        segment.ahead_value, ':', settings.serial, ':', snowflake_registry.requests_in_token(settings)))
+    INTO statements
+    FROM snowflake_registry.segment AS segment, snowflake_registry.settings AS settings
+    WHERE segment.name = ANY (ARRAY(
+        SELECT element ->> 'name' FROM jsonb_array_elements(statements_of_segments.requests) AS element
+    ));
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.statements_of_segments(jsonb) IS
+    'tokens for the numbers that were granted of the requested segments, before they are signed, and the position in WAL '
+    'that must be durable first';
 
 -- Tokens without a valid signature of this registry are ignored.
 CREATE FUNCTION snowflake_registry.read_tokens(tokens jsonb) RETURNS SETOF snowflake_registry.evidence
@@ -1796,7 +1896,8 @@ BEGIN
         lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
         host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
         protocol = excluded.protocol, clock_offset = excluded.clock_offset, role = excluded.role, acquired_at = excluded.acquired_at,
-        renewed_at = excluded.renewed_at, is_renewed = false, grant_count = lease.grant_count + 1, used_until = NULL;
+        renewed_at = excluded.renewed_at, is_renewed = false, grant_count = lease.grant_count + 1, used_until = NULL,
+        unsigned_since = NULL;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
     RAISE LOG 'snowflake_id_registry: granted worker ID % (datacenter %) to %, from % to %; the previous holder is %',
@@ -1851,11 +1952,15 @@ DECLARE
     last_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'last_nonce');
     next_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'next_nonce');
     proves_loss boolean;
+    shown record;
+    is_durable boolean;
     registry snowflake_registry.settings;
     moment timestamptz;
     held snowflake_registry.lease;
 BEGIN
     PERFORM snowflake_registry.begin_call();
+    -- Nothing is read before: see wal_position().
+    SELECT * INTO shown FROM snowflake_registry.statement_of_lease(call.lease_id);
     SELECT * INTO begun FROM snowflake_registry.begin_answer(request, true);
     answer := begun.answer;
     IF answer.outcome IS NULL AND (lease_id IS NULL OR last_nonce IS NULL OR next_nonce IS NULL) THEN
@@ -1866,8 +1971,9 @@ BEGIN
     -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because
     -- the transaction has not yet committed what the old token proves.
     proves_loss := snowflake_registry.what_tokens_prove(request -> 'tokens') IS NOT NULL;
-    IF NOT proves_loss THEN
-        answer.token := snowflake_registry.token_of_lease(call.lease_id);
+    IF NOT proves_loss AND shown.statement IS NOT NULL THEN
+        is_durable := snowflake_registry.becomes_durable(shown.seen);
+        answer.token := CASE WHEN is_durable THEN snowflake_registry.signed(shown.statement) END;
     END IF;
     registry := snowflake_registry.open_registry(false, request -> 'tokens', answer.outcome IS NULL,
                                                  call.lease_id, proves_loss);
@@ -1958,7 +2064,9 @@ BEGIN
         clock_offset = said.clock_offset,
         role = session_user,
         renewed_at = moment,
-        is_renewed = true
+        is_renewed = true,
+        unsigned_since = CASE WHEN is_durable THEN NULL WHEN NOT is_durable THEN coalesce(lease.unsigned_since, moment)
+                              ELSE lease.unsigned_since END
     WHERE lease.lease_id = call.lease_id
     RETURNING lease.* INTO held;
     answer.outcome := 'granted';
@@ -2634,11 +2742,11 @@ DECLARE
     registry snowflake_registry.settings;
     loss text;
     said record;
+    shown record;
     tokens jsonb;
     evidence CONSTANT jsonb := request -> 'tokens';
     proves_loss boolean;
-    -- The registry's own server is not limited, because all its roles share its numbers.
-    is_limited CONSTANT boolean := NOT is_local AND snowflake_registry.is_limited();
+    is_limited boolean;
     is_answered boolean := false;
 BEGIN
     PERFORM snowflake_registry.begin_call();
@@ -2647,6 +2755,20 @@ BEGIN
         -- deadlock_timeout, so that a deadlock with DROP EXTENSION ends this call rather than DROP EXTENSION.
         PERFORM set_config('lock_timeout', '500ms', true);
     END IF;
+    -- Nothing is read before: see wal_position().
+    SELECT * INTO shown FROM snowflake_registry.statements_of_segments(call.requests);
+    -- The owner and superusers can call functions without a GRANT. Such calls are rejected, because serves_others()
+    -- would not detect that other servers take numbers.
+    IF NOT is_local AND NOT snowflake_registry.serves_others() THEN
+        RAISE EXCEPTION 'permission denied for function take'
+            USING ERRCODE = 'insufficient_privilege',
+                  DETAIL = 'EXECUTE on this function has not been granted to any role. A registry that serves only its own '
+                           'server does not wait for other servers when it may have lost commits.',
+                  HINT = 'Create a role for the servers, and grant the privilege to the role: GRANT EXECUTE ON FUNCTION '
+                         'snowflake_registry.take TO ...;';
+    END IF;
+    -- The registry's own server is not limited, because all its roles share its numbers.
+    is_limited := NOT is_local AND snowflake_registry.is_limited();
     SELECT * INTO checked FROM snowflake_registry.check_request(request);
     about.lowest_protocol := checked.lowest;
     about.highest_protocol := checked.highest;
@@ -2676,13 +2798,13 @@ BEGIN
         RETURN;
     END IF;
 
-    -- As in renew(), a server that proves a loss gets no new tokens.
+    -- As in renew(), a server that proves a loss gets no new tokens. The registry's own server needs none, because the
+    -- WAL that contains the grants also contains its use of the numbers.
     proves_loss := snowflake_registry.what_tokens_prove(evidence) IS NOT NULL;
-    IF NOT proves_loss THEN
-        SELECT jsonb_object_agg(asked_for.name, snowflake_registry.token_of_segment(asked_for.name)) INTO tokens
-        FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(call.requests) AS element)
-            AS asked_for
-        WHERE asked_for.name IS NOT NULL;
+    IF NOT (proves_loss OR is_local) AND shown.statements IS NOT NULL
+       AND snowflake_registry.becomes_durable(shown.seen) THEN
+        SELECT jsonb_object_agg(one.key, snowflake_registry.signed(one.value)) INTO tokens
+        FROM jsonb_each_text(shown.statements) AS one;
     END IF;
 
     -- As in open_registry(), this check before the lock avoids a lock upgrade.
@@ -2773,16 +2895,6 @@ COMMENT ON FUNCTION snowflake_registry.take_ranges(jsonb, boolean) IS
 CREATE FUNCTION snowflake_registry.take(request jsonb) RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- The owner and superusers can call functions without a GRANT. Such calls are rejected, because serves_others()
-    -- would not detect that other servers take numbers.
-    IF NOT snowflake_registry.serves_others() THEN
-        RAISE EXCEPTION 'permission denied for function take'
-            USING ERRCODE = 'insufficient_privilege',
-                  DETAIL = 'EXECUTE on this function has not been granted to any role. A registry that serves only its own '
-                           'server does not wait for other servers when it may have lost commits.',
-                  HINT = 'Create a role for the servers, and grant the privilege to the role: GRANT EXECUTE ON FUNCTION '
-                         'snowflake_registry.take TO ...;';
-    END IF;
     RETURN QUERY SELECT * FROM snowflake_registry.take_ranges(request, false);
 END
 $$;
@@ -3796,6 +3908,10 @@ CREATE VIEW snowflake_registry.status AS
            current_setting('synchronous_standby_names') <> '' AS waits_for_standbys,
            settings.serial, settings.last_datacenter, settings.frozen_until,
            settings.timeline IS NOT NULL AS knows_timeline,
+           pg_has_role((SELECT relowner FROM pg_class WHERE oid = 'snowflake_registry.settings'::regclass),
+                       'pg_read_all_stats', 'USAGE') AS sees_standbys,
+           (SELECT min(unsigned_since) FROM snowflake_registry.lease
+            WHERE coalesce(used_until, granted_until) > statement_timestamp()) AS unsigned_since,
            -- This condition repeats guards_off(), because a call of the function would require EXECUTE for the querying
            -- role.
            NOT EXISTS (
@@ -3856,7 +3972,13 @@ COMMENT ON COLUMN snowflake_registry.status.synchronous IS
 COMMENT ON COLUMN snowflake_registry.status.waits_for_standbys IS
     'true if commits currently wait for standbys because of synchronous_standby_names';
 COMMENT ON COLUMN snowflake_registry.status.knows_timeline IS
-    'true if the registry can read the timeline of its server; otherwise each start counts as a promotion';
+    'true if the registry can read the timeline of its server and positions in WAL; otherwise each start counts as a '
+    'promotion, and the registry signs commits that may not be durable';
+COMMENT ON COLUMN snowflake_registry.status.sees_standbys IS
+    'true if the owner of the registry has the privileges of pg_read_all_stats; otherwise the registry signs commits before '
+    'the standbys in synchronous_standby_names have received them';
+COMMENT ON COLUMN snowflake_registry.status.unsigned_since IS
+    'time since which the registry signs no token for a live lease, because commits do not become durable; NULL if it signs';
 COMMENT ON COLUMN snowflake_registry.status.longest_renewal IS
     'highest value that renew_every has had since the first lease or number was granted';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_left IS

@@ -4,8 +4,8 @@
 -- restored to an earlier state, the tokens prove which grants were lost. All other reports of servers are unproven
 -- claims.
 --
--- The registry signs only grants that an earlier transaction has committed. Otherwise, a caller could roll back a
--- signed grant, and the token would then seem to prove a loss.
+-- The registry signs only grants that an earlier transaction has committed durably. Otherwise, a caller could roll back or
+-- lose a signed grant, and the token would then seem to prove a loss.
 
 CREATE TYPE snowflake_registry.evidence AS (
     datacenter_id int,
@@ -73,45 +73,142 @@ RETURN coalesce(settings.requests[cardinality(settings.requests)], '') || ':' ||
 COMMENT ON FUNCTION snowflake_registry.requests_in_token(snowflake_registry.settings) IS
     'last request of an administrator and the time until which the registry is frozen, as the last part of a token';
 
--- Callers must call this function before the transaction writes anything, so that all visible rows are committed.
-CREATE FUNCTION snowflake_registry.token_of_lease(lease_id uuid) RETURNS text
-VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-BEGIN
-    IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
-        RETURN NULL;
-    END IF;
-    RETURN (
-        SELECT snowflake_registry.signed(concat_ws(
-            ':', 'lease', lease.datacenter_id, lease.worker_id, lease.grant_count,
-            snowflake_registry.microseconds(lease.granted_from),
-            snowflake_registry.microseconds(lease.granted_until), settings.serial,
-            snowflake_registry.mark_of(lease.lease_id), snowflake_registry.requests_in_token(settings)))
-        FROM snowflake_registry.lease AS lease, snowflake_registry.settings AS settings
-        WHERE lease.lease_id = token_of_lease.lease_id
-    );
-END
-$$;
-COMMENT ON FUNCTION snowflake_registry.token_of_lease(uuid) IS 'token for a lease';
+-- A visible grant is committed, but a crash or a failover may still lose its commit: the caller that made the grant may
+-- have lowered synchronous_commit after the call, or may have canceled its wait for a standby. A token of such a grant
+-- would then seem to prove a loss, although only an unacknowledged commit was lost. Therefore, the registry signs a grant
+-- when its commit is durable on this server and, if commits wait for standbys, on as many standbys as they wait for.
+--
+-- A call of a server reads the position in WAL and the statements first, waits without a lock until the position is
+-- durable, and then signs the statements. What it reads before would have to be flushed as well, because reading a page
+-- may prune it, which writes WAL.
 
-CREATE FUNCTION snowflake_registry.token_of_segment(name text) RETURNS text
+-- NULL if a managed service denies access to the position. The registry then signs all committed grants.
+CREATE FUNCTION snowflake_registry.wal_position() RETURNS pg_lsn
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    size_of_header CONSTANT numeric := 24;
+    inserted pg_lsn;
+BEGIN
+    inserted := pg_current_wal_insert_lsn();
+    -- If the last page is full, the position is behind the header of the next page, which is flushed only with a record.
+    RETURN CASE WHEN mod(inserted - pg_lsn '0/0', current_setting('wal_block_size')::numeric) = size_of_header
+                THEN inserted - size_of_header ELSE inserted END;
+EXCEPTION
+    WHEN insufficient_privilege OR feature_not_supported OR undefined_function OR object_not_in_prerequisite_state THEN
+        RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.wal_position() IS 'position in WAL that the commits of all visible rows precede';
+
+-- Without the privileges of pg_read_all_stats, the owner of the registry does not see the standbys.
+CREATE FUNCTION snowflake_registry.durable_position() RETURNS pg_lsn
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    names CONSTANT text := current_setting('synchronous_standby_names');
+    here pg_lsn;
+    needed numeric;
+BEGIN
+    here := pg_current_wal_flush_lsn();
+    IF names = '' OR current_setting('max_wal_senders') = '0' OR NOT pg_has_role('pg_read_all_stats', 'USAGE') THEN
+        RETURN here;
+    END IF;
+    -- PostgreSQL has checked the syntax: FIRST n (...), ANY n (...), n (...), or a list, which means 1. Names that
+    -- contain parentheses are quoted.
+    needed := coalesce(
+        (regexp_match(names COLLATE "C", '^[[:space:]]*((first|any)[[:space:]]+)?([0-9]+)[[:space:]]*[(]', 'i'))[3]::numeric,
+        1);
+    RETURN least(here, coalesce((
+        SELECT sender.flush_lsn
+        FROM (
+            SELECT standby.flush_lsn, row_number() OVER (ORDER BY standby.flush_lsn DESC) AS place
+            FROM pg_stat_get_wal_senders() AS standby
+            WHERE standby.sync_state = ANY ('{sync,quorum}') AND standby.flush_lsn IS NOT NULL
+        ) AS sender
+        WHERE sender.place = needed
+    ), '0/0'));
+EXCEPTION
+    WHEN insufficient_privilege OR feature_not_supported OR undefined_function OR object_not_in_prerequisite_state THEN
+        RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.durable_position() IS
+    'position in WAL up to which commits are durable on this server and on the standbys that commits wait for';
+
+-- The caller must hold no lock for which others wait. The pauses amount to 495 ms.
+CREATE FUNCTION snowflake_registry.becomes_durable(seen pg_lsn) RETURNS boolean
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    durable pg_lsn;
+BEGIN
+    FOR pauses IN 0 .. 34 LOOP
+        durable := snowflake_registry.durable_position();
+        IF coalesce(durable >= seen, true) THEN
+            RETURN true;
+        END IF;
+        EXIT WHEN pauses = 34;
+        IF pauses = 3 AND current_setting('server_version_num')::int >= 170000 THEN
+            -- Nothing else may flush WAL that no commit follows.
+            BEGIN
+                EXECUTE 'SELECT pg_logical_emit_message(false, ''snowflake_registry'', '''', true)';
+            EXCEPTION WHEN insufficient_privilege OR feature_not_supported THEN
+                NULL;
+            END;
+        END IF;
+        PERFORM pg_sleep(least(2 ^ pauses, 16) / 1000);
+    END LOOP;
+    RAISE LOG 'snowflake_id_registry: signed no token, because the last commits are not durable yet'
+        USING DETAIL = format('Commits are durable up to %s, and the token requires %s.', durable, seen),
+              HINT = 'Check whether the standbys in synchronous_standby_names are connected.';
+    RETURN false;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.becomes_durable(pg_lsn) IS
+    'waits up to 495 ms until commits are durable up to a position; false if they are not durable yet';
+
+-- STABLE, so that all queries of the function use the snapshot of the calling query, which was taken before the position
+-- is read. If the transaction has written anything, there is no statement, because it could be rolled back.
+CREATE FUNCTION snowflake_registry.statement_of_lease(lease_id uuid, OUT statement text, OUT seen pg_lsn)
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
-        RETURN NULL;
+        RETURN;
     END IF;
-    RETURN (
-        SELECT snowflake_registry.signed(concat(
-            'segment:', encode(convert_to(segment.name, 'UTF8'), 'hex'), ':', segment.next_value, ':',
-            segment.ahead_value, ':', settings.serial, ':', snowflake_registry.requests_in_token(settings)))
-        FROM snowflake_registry.segment AS segment, snowflake_registry.settings AS settings
-        WHERE segment.name = token_of_segment.name
-    );
+    seen := snowflake_registry.wal_position();
+    SELECT concat_ws(
+        ':', 'lease', lease.datacenter_id, lease.worker_id, lease.grant_count,
+        snowflake_registry.microseconds(lease.granted_from),
+        snowflake_registry.microseconds(lease.granted_until), settings.serial,
+        snowflake_registry.mark_of(lease.lease_id), snowflake_registry.requests_in_token(settings)) INTO statement
+    FROM snowflake_registry.lease AS lease, snowflake_registry.settings AS settings
+    WHERE lease.lease_id = statement_of_lease.lease_id;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.token_of_segment(text) IS
-    'token for the numbers that were granted of a segment';
+COMMENT ON FUNCTION snowflake_registry.statement_of_lease(uuid) IS
+    'token for a lease, before it is signed, and the position in WAL that must be durable first';
+
+CREATE FUNCTION snowflake_registry.statements_of_segments(requests jsonb, OUT statements jsonb, OUT seen pg_lsn)
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+        RETURN;
+    ELSIF jsonb_typeof(requests) IS DISTINCT FROM 'array' OR jsonb_array_length(requests) NOT BETWEEN 1 AND 64 THEN
+        RETURN;
+    END IF;
+    seen := snowflake_registry.wal_position();
+    SELECT jsonb_object_agg(segment.name, concat(
+        'segment:', encode(convert_to(segment.name, 'UTF8'), 'hex'), ':', segment.next_value, ':',
+        segment.ahead_value, ':', settings.serial, ':', snowflake_registry.requests_in_token(settings)))
+    INTO statements
+    FROM snowflake_registry.segment AS segment, snowflake_registry.settings AS settings
+    WHERE segment.name = ANY (ARRAY(
+        SELECT element ->> 'name' FROM jsonb_array_elements(statements_of_segments.requests) AS element
+    ));
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.statements_of_segments(jsonb) IS
+    'tokens for the numbers that were granted of the requested segments, before they are signed, and the position in WAL '
+    'that must be durable first';
 
 -- Tokens without a valid signature of this registry are ignored.
 CREATE FUNCTION snowflake_registry.read_tokens(tokens jsonb) RETURNS SETOF snowflake_registry.evidence

@@ -236,7 +236,8 @@ BEGIN
         lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
         host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
         protocol = excluded.protocol, clock_offset = excluded.clock_offset, role = excluded.role, acquired_at = excluded.acquired_at,
-        renewed_at = excluded.renewed_at, is_renewed = false, grant_count = lease.grant_count + 1, used_until = NULL;
+        renewed_at = excluded.renewed_at, is_renewed = false, grant_count = lease.grant_count + 1, used_until = NULL,
+        unsigned_since = NULL;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
     RAISE LOG 'snowflake_id_registry: granted worker ID % (datacenter %) to %, from % to %; the previous holder is %',
@@ -291,11 +292,15 @@ DECLARE
     last_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'last_nonce');
     next_nonce CONSTANT uuid := snowflake_registry.uuid_of(request, 'next_nonce');
     proves_loss boolean;
+    shown record;
+    is_durable boolean;
     registry snowflake_registry.settings;
     moment timestamptz;
     held snowflake_registry.lease;
 BEGIN
     PERFORM snowflake_registry.begin_call();
+    -- Nothing is read before: see wal_position().
+    SELECT * INTO shown FROM snowflake_registry.statement_of_lease(call.lease_id);
     SELECT * INTO begun FROM snowflake_registry.begin_answer(request, true);
     answer := begun.answer;
     IF answer.outcome IS NULL AND (lease_id IS NULL OR last_nonce IS NULL OR next_nonce IS NULL) THEN
@@ -306,8 +311,9 @@ BEGIN
     -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because
     -- the transaction has not yet committed what the old token proves.
     proves_loss := snowflake_registry.what_tokens_prove(request -> 'tokens') IS NOT NULL;
-    IF NOT proves_loss THEN
-        answer.token := snowflake_registry.token_of_lease(call.lease_id);
+    IF NOT proves_loss AND shown.statement IS NOT NULL THEN
+        is_durable := snowflake_registry.becomes_durable(shown.seen);
+        answer.token := CASE WHEN is_durable THEN snowflake_registry.signed(shown.statement) END;
     END IF;
     registry := snowflake_registry.open_registry(false, request -> 'tokens', answer.outcome IS NULL,
                                                  call.lease_id, proves_loss);
@@ -398,7 +404,9 @@ BEGIN
         clock_offset = said.clock_offset,
         role = session_user,
         renewed_at = moment,
-        is_renewed = true
+        is_renewed = true,
+        unsigned_since = CASE WHEN is_durable THEN NULL WHEN NOT is_durable THEN coalesce(lease.unsigned_since, moment)
+                              ELSE lease.unsigned_since END
     WHERE lease.lease_id = call.lease_id
     RETURNING lease.* INTO held;
     answer.outcome := 'granted';

@@ -12,7 +12,7 @@ BEGIN
     SELECT oid INTO database_oid FROM pg_database WHERE datname = current_database();
     BEGIN
         -- pg_control_checkpoint() would show a promotion only after the next checkpoint.
-        timeline := ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int;
+        timeline := ('x' || left(pg_walfile_name(snowflake_registry.wal_position()), 8))::bit(32)::int;
     EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
         NULL;
     END;

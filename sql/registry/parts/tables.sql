@@ -128,6 +128,7 @@ CREATE TABLE snowflake_registry.lease (
     said_by_hand_at timestamptz,
     used_until timestamptz,
     released_until timestamptz,
+    unsigned_since timestamptz,
     PRIMARY KEY (datacenter_id, worker_id),
     CHECK (granted_from <= granted_until),
     CHECK (used_until BETWEEN granted_from AND granted_until),
@@ -164,6 +165,8 @@ COMMENT ON COLUMN snowflake_registry.lease.used_until IS
     'if the holder has released the lease: time at which it stopped, and at which the next range may start; otherwise NULL';
 COMMENT ON COLUMN snowflake_registry.lease.released_until IS
     'latest end of a range that was released: tokens up to this end may overlap later ranges without proving a loss';
+COMMENT ON COLUMN snowflake_registry.lease.unsigned_since IS
+    'time of the first of consecutive renewals that got no token, because commits did not become durable; otherwise NULL';
 
 CREATE TABLE snowflake_registry.segment (
     name text COLLATE "C" PRIMARY KEY,

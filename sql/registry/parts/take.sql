@@ -13,11 +13,11 @@ DECLARE
     registry snowflake_registry.settings;
     loss text;
     said record;
+    shown record;
     tokens jsonb;
     evidence CONSTANT jsonb := request -> 'tokens';
     proves_loss boolean;
-    -- The registry's own server is not limited, because all its roles share its numbers.
-    is_limited CONSTANT boolean := NOT is_local AND snowflake_registry.is_limited();
+    is_limited boolean;
     is_answered boolean := false;
 BEGIN
     PERFORM snowflake_registry.begin_call();
@@ -26,6 +26,20 @@ BEGIN
         -- deadlock_timeout, so that a deadlock with DROP EXTENSION ends this call rather than DROP EXTENSION.
         PERFORM set_config('lock_timeout', '500ms', true);
     END IF;
+    -- Nothing is read before: see wal_position().
+    SELECT * INTO shown FROM snowflake_registry.statements_of_segments(call.requests);
+    -- The owner and superusers can call functions without a GRANT. Such calls are rejected, because serves_others()
+    -- would not detect that other servers take numbers.
+    IF NOT is_local AND NOT snowflake_registry.serves_others() THEN
+        RAISE EXCEPTION 'permission denied for function take'
+            USING ERRCODE = 'insufficient_privilege',
+                  DETAIL = 'EXECUTE on this function has not been granted to any role. A registry that serves only its own '
+                           'server does not wait for other servers when it may have lost commits.',
+                  HINT = 'Create a role for the servers, and grant the privilege to the role: GRANT EXECUTE ON FUNCTION '
+                         'snowflake_registry.take TO ...;';
+    END IF;
+    -- The registry's own server is not limited, because all its roles share its numbers.
+    is_limited := NOT is_local AND snowflake_registry.is_limited();
     SELECT * INTO checked FROM snowflake_registry.check_request(request);
     about.lowest_protocol := checked.lowest;
     about.highest_protocol := checked.highest;
@@ -55,13 +69,13 @@ BEGIN
         RETURN;
     END IF;
 
-    -- As in renew(), a server that proves a loss gets no new tokens.
+    -- As in renew(), a server that proves a loss gets no new tokens. The registry's own server needs none, because the
+    -- WAL that contains the grants also contains its use of the numbers.
     proves_loss := snowflake_registry.what_tokens_prove(evidence) IS NOT NULL;
-    IF NOT proves_loss THEN
-        SELECT jsonb_object_agg(asked_for.name, snowflake_registry.token_of_segment(asked_for.name)) INTO tokens
-        FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(call.requests) AS element)
-            AS asked_for
-        WHERE asked_for.name IS NOT NULL;
+    IF NOT (proves_loss OR is_local) AND shown.statements IS NOT NULL
+       AND snowflake_registry.becomes_durable(shown.seen) THEN
+        SELECT jsonb_object_agg(one.key, snowflake_registry.signed(one.value)) INTO tokens
+        FROM jsonb_each_text(shown.statements) AS one;
     END IF;
 
     -- As in open_registry(), this check before the lock avoids a lock upgrade.
@@ -152,16 +166,6 @@ COMMENT ON FUNCTION snowflake_registry.take_ranges(jsonb, boolean) IS
 CREATE FUNCTION snowflake_registry.take(request jsonb) RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- The owner and superusers can call functions without a GRANT. Such calls are rejected, because serves_others()
-    -- would not detect that other servers take numbers.
-    IF NOT snowflake_registry.serves_others() THEN
-        RAISE EXCEPTION 'permission denied for function take'
-            USING ERRCODE = 'insufficient_privilege',
-                  DETAIL = 'EXECUTE on this function has not been granted to any role. A registry that serves only its own '
-                           'server does not wait for other servers when it may have lost commits.',
-                  HINT = 'Create a role for the servers, and grant the privilege to the role: GRANT EXECUTE ON FUNCTION '
-                         'snowflake_registry.take TO ...;';
-    END IF;
     RETURN QUERY SELECT * FROM snowflake_registry.take_ranges(request, false);
 END
 $$;

@@ -16,6 +16,10 @@ CREATE VIEW snowflake_registry.status AS
            current_setting('synchronous_standby_names') <> '' AS waits_for_standbys,
            settings.serial, settings.last_datacenter, settings.frozen_until,
            settings.timeline IS NOT NULL AS knows_timeline,
+           pg_has_role((SELECT relowner FROM pg_class WHERE oid = 'snowflake_registry.settings'::regclass),
+                       'pg_read_all_stats', 'USAGE') AS sees_standbys,
+           (SELECT min(unsigned_since) FROM snowflake_registry.lease
+            WHERE coalesce(used_until, granted_until) > statement_timestamp()) AS unsigned_since,
            -- This condition repeats guards_off(), because a call of the function would require EXECUTE for the querying
            -- role.
            NOT EXISTS (
@@ -76,7 +80,13 @@ COMMENT ON COLUMN snowflake_registry.status.synchronous IS
 COMMENT ON COLUMN snowflake_registry.status.waits_for_standbys IS
     'true if commits currently wait for standbys because of synchronous_standby_names';
 COMMENT ON COLUMN snowflake_registry.status.knows_timeline IS
-    'true if the registry can read the timeline of its server; otherwise each start counts as a promotion';
+    'true if the registry can read the timeline of its server and positions in WAL; otherwise each start counts as a '
+    'promotion, and the registry signs commits that may not be durable';
+COMMENT ON COLUMN snowflake_registry.status.sees_standbys IS
+    'true if the owner of the registry has the privileges of pg_read_all_stats; otherwise the registry signs commits before '
+    'the standbys in synchronous_standby_names have received them';
+COMMENT ON COLUMN snowflake_registry.status.unsigned_since IS
+    'time since which the registry signs no token for a live lease, because commits do not become durable; NULL if it signs';
 COMMENT ON COLUMN snowflake_registry.status.longest_renewal IS
     'highest value that renew_every has had since the first lease or number was granted';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_left IS

@@ -124,6 +124,7 @@ mod lockstep;
 mod registry {
     mod adding_servers;
     mod another_registry;
+    mod durable;
     pub mod forgets;
     mod freeze;
     mod guards;

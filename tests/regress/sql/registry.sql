@@ -356,7 +356,7 @@ BEGIN;
 SET LOCAL enable_seqscan = off;
 SELECT answer.outcome FROM snowflake_registry.lease, snowflake_registry.status AS s, snowflake_registry.renew(request(
     nonces(35, 3, 3) || jsonb_build_object(
-        'registry', s.registry_id, 'tokens', jsonb_build_array(snowflake_registry.token_of_lease(uuid_of(35)))))) AS answer
+        'registry', s.registry_id, 'tokens', jsonb_build_array(snowflake_registry.signed((snowflake_registry.statement_of_lease(uuid_of(35))).statement))))) AS answer
 WHERE lease.lease_id = uuid_of(35);
 SELECT relname COLLATE "C" AS read_whole FROM pg_stat_xact_all_tables
 WHERE schemaname = 'snowflake_registry' AND relname IN ('lease', 'segment') AND seq_scan > 0 ORDER BY 1;

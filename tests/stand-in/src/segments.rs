@@ -31,11 +31,11 @@ impl StandIn {
             self.open(Opening { tokens, ..Opening::default() });
             return vec![Taken::of(outcome)];
         }
-        // A server that proves a loss gets no new tokens.
-        let is_proving = self.is_proved_by(&caller.tokens);
+        // A server that proves a loss gets no new tokens, and the registry's own server needs none.
+        let is_signed = !is_local && !self.is_proved_by(&caller.tokens);
         let new_tokens: Vec<_> = requests
             .iter()
-            .map(|request| self.token_of_segment(&request.name).filter(|_| !is_proving))
+            .map(|request| self.token_of_segment(&request.name).filter(|_| is_signed))
             .collect();
         let asked: Vec<_> = requests
             .iter()

@@ -133,15 +133,14 @@ fn a_registry_that_signs_nothing() {
     let fleet = registry(LEASES);
     let mut client = fleet.registry.connect();
     client.run("SELECT snowflake_registry.create_segment('orders')");
-    for function in ["token_of_lease(lease_id uuid)", "token_of_segment(name text)"] {
-        client.run(&format!(
-            "CREATE OR REPLACE FUNCTION snowflake_registry.{function} RETURNS text LANGUAGE sql RETURN NULL"
-        ));
-    }
-    refused(options(&fleet), "did not sign the lease");
+    client.run(
+        "CREATE OR REPLACE FUNCTION snowflake_registry.becomes_durable(seen pg_lsn) RETURNS boolean LANGUAGE sql
+         RETURN false",
+    );
+    refused(options(&fleet), "the grant is not durable yet");
     let program = start(options(&fleet).numbers_only());
     let error = program.segment("orders").next_number().wait().unwrap_err();
-    assert!(error.to_string().contains("did not sign the numbers"), "{error}");
+    assert!(error.to_string().contains("the grant is not durable yet"), "{error}");
     program.close().wait();
 }
 

@@ -150,8 +150,8 @@ pub const MUTATIONS: [Mutation; 45] = [
     ),
     mutation(
         "signs-uncommitted-grants",
-        "IF pg_current_xact_id_if_assigned() IS NOT NULL THEN\n        RETURN NULL;\n    END IF;\n    RETURN (\n        SELECT snowflake_registry.signed(concat_ws(",
-        "RETURN (\n        SELECT snowflake_registry.signed(concat_ws(",
+        "IF pg_current_xact_id_if_assigned() IS NOT NULL THEN\n        RETURN;\n    END IF;\n    seen",
+        "seen",
     ),
     mutation(
         "counts-a-release",

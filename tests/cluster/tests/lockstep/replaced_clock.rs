@@ -15,10 +15,10 @@ pub const PROTOCOLS: RangeInclusive<u32> = 1..=3;
 /// the stand-in has to read its clock there as well.
 const REPLACED: [(&str, usize, &str); 7] = [
     ("clock_timestamp()", 32, "lockstep.clock()"),
-    ("statement_timestamp()", 8, "lockstep.begun()"),
+    ("statement_timestamp()", 9, "lockstep.begun()"),
     ("pg_postmaster_start_time()", 8, "lockstep.started()"),
     (
-        "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int",
+        "('x' || left(pg_walfile_name(snowflake_registry.wal_position()), 8))::bit(32)::int",
         1,
         "current_setting('lockstep.timeline')::int",
     ),

@@ -95,12 +95,12 @@ fn evidence_that_is_made_up_pushes_out_none() {
     let server = server_of(&registry).start();
     some(&mut server.connect(), "orders", 60);
     let mut client = registry.connect();
-    let function = "snowflake_registry.token_of_segment(text)";
+    let function = "snowflake_registry.signed(text)";
     let honest: String =
         single(&mut client, &format!("SELECT pg_get_functiondef('{function}'::regprocedure)"));
     client.run(
-        "CREATE OR REPLACE FUNCTION snowflake_registry.token_of_segment(name text) RETURNS text LANGUAGE sql
-         RETURN 'segment:6f7264657273:999999999::1:0::.made-up'",
+        "CREATE OR REPLACE FUNCTION snowflake_registry.signed(statement text) RETURNS text LANGUAGE sql
+         RETURN 'segment:6f7264657273:999999999::1:0::.' || random()",
     );
     eventually("the lie", || shown_value(&server) == 999_999_999);
     client.run(&honest);

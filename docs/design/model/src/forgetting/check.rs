@@ -98,7 +98,7 @@ pub fn broken(mutation: Mutation) -> Protocol {
         ProofIgnored | LossForgotten => PROVED,
         FormerForgotten | RefusedUnheard => CLOCKS,
         EndLowersFloor | StartAgainEndsWait => REQUESTS,
-        ClaimsBelieved | ClaimsBlind | SignedEarly => LIARS,
+        ClaimsBelieved | ClaimsBlind | SignedEarly | SignedUndurable => LIARS,
         FreezeUntold | FrozenRenewed => FROZEN,
         PastTheEnd => RANGES,
         Overwritten => Protocol { ways: &[Way::Overwritten], ..SET_BACK },

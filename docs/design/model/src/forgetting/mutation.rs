@@ -13,6 +13,7 @@ pub enum Mutation {
     ClaimsBelieved,
     ClaimsBlind,
     SignedEarly,
+    SignedUndurable,
     Overwritten,
     LapsedRenewed,
     StartAgainEndsWait,
@@ -30,7 +31,7 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    pub const ALL: [Mutation; 22] = [
+    pub const ALL: [Mutation; 23] = [
         Mutation::StartUnnoticed,
         Mutation::NewcomersFirst,
         Mutation::NumbersUnwaited,
@@ -39,6 +40,7 @@ impl Mutation {
         Mutation::ClaimsBelieved,
         Mutation::ClaimsBlind,
         Mutation::SignedEarly,
+        Mutation::SignedUndurable,
         Mutation::Overwritten,
         Mutation::LapsedRenewed,
         Mutation::StartAgainEndsWait,
@@ -72,6 +74,9 @@ impl Mutation {
             Mutation::ClaimsBelieved => ("claims-believed", "unsigned claims are believed"),
             Mutation::ClaimsBlind => ("claims-blind", "an impossible claim discredits what others report"),
             Mutation::SignedEarly => ("signed-early", "uncommitted grants are signed"),
+            Mutation::SignedUndurable => {
+                ("signed-undurable", "grants are signed whose commit a crash may still lose")
+            }
             Mutation::Overwritten => ("overwritten", "replication may overwrite rows of the registry"),
             Mutation::LapsedRenewed => {
                 ("lapsed-renewed", "a lease that has ended is renewed while the registry waits")
@@ -105,7 +110,7 @@ impl Mutation {
     pub fn violates(self) -> &'static str {
         match self {
             Mutation::NumbersUnwaited | Mutation::NumbersUnreported | Mutation::PastTheEnd => NO_REPEAT,
-            Mutation::ClaimsBelieved | Mutation::SignedEarly => NO_ALARM,
+            Mutation::ClaimsBelieved | Mutation::SignedEarly | Mutation::SignedUndurable => NO_ALARM,
             _ => DISJOINT,
         }
     }

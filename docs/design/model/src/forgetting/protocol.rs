@@ -62,6 +62,9 @@ pub enum Lie {
     Claim,
     /// Shows a token from a transaction that it rolled back.
     RolledBack,
+    /// Commits without waiting until the commit is durable, and requests a token. The server crashes, the commit is lost,
+    /// and it shows the token.
+    Undurable,
     /// Shows an old token that is valid.
     Witness,
 }
@@ -135,7 +138,7 @@ impl Protocol {
             steps.push(Action::Freeze);
         }
         if state.lies_left > 0 {
-            steps.extend([Lie::Claim, Lie::RolledBack, Lie::Witness].map(Action::Lie));
+            steps.extend([Lie::Claim, Lie::RolledBack, Lie::Undurable, Lie::Witness].map(Action::Lie));
         }
         for at in 0..SERVERS {
             let server = &state.servers[at];
@@ -217,7 +220,7 @@ impl Protocol {
         (state != *before).then_some(state)
     }
 
-    fn restart(&self, state: &mut State) {
+    pub fn restart(&self, state: &mut State) {
         state.registry.is_start_noted = false;
         state.servers.iter_mut().for_each(|server| server.is_heard = false);
     }

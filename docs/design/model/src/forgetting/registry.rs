@@ -285,6 +285,14 @@ impl Protocol {
             Lie::Claim if self.is(Mutation::ClaimsBelieved) => self.prove(state),
             Lie::Claim if self.is(Mutation::ClaimsBlind) => state.registry.is_blind = true,
             Lie::RolledBack if self.is(Mutation::SignedEarly) => self.prove(state),
+            Lie::Undurable => {
+                // Everything that other servers were granted is durable.
+                self.restart(state);
+                self.note_start(state);
+                if self.is(Mutation::SignedUndurable) {
+                    self.prove(state);
+                }
+            }
             Lie::Witness => {
                 state.registry.wait.iter_mut().for_each(|wait| wait.is_witnessed = true);
             }
