@@ -121,6 +121,23 @@ fn a_healthy_fleet() {
     assert_healthy(&mut client);
 }
 
+/// A worker ID that is set by hand is in the pool of the registry. It is reserved, and the server gets another one.
+#[test]
+fn a_worker_id_by_hand_in_the_pool() {
+    let fleet = Fleet::start(LASTING_LEASES);
+    let mut admin = fleet.registry.connect();
+    admin.run("GRANT EXECUTE ON FUNCTION snowflake_registry.check_server(jsonb) TO fleet");
+    let server = fleet.server().set("fsync", "on").start();
+    leased_worker(&server);
+    let mut client = server.connect();
+    client.run("INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('there', 37)");
+    let problem = only_problem(&mut client);
+    assert!(problem.problem.starts_with("worker ID 37 is set by hand"), "{problem:?}");
+    assert!(problem.hint.contains("snowflake_registry.reserve(37, 0)"), "{problem:?}");
+    admin.run("SELECT snowflake_registry.reserve(37, 0)");
+    assert_healthy(&mut client);
+}
+
 /// The clock was ahead when the server stored its horizon, so it cannot use its lease. Longer leases help.
 #[test]
 fn a_horizon_beyond_the_lease() {
