@@ -254,6 +254,12 @@ BEGIN
                       ELSE format('Use another worker ID. If the role no longer needs this one: '
                                   'SELECT snowflake_registry.give_up_reservation(%s, %s);',
                                   reserve.worker_id, reserve.datacenter_id) END;
+    ELSIF held.is_reserved AND for_role IS NULL AND held.note IS DISTINCT FROM reserve.note THEN
+        RAISE EXCEPTION 'worker ID % (datacenter %) is reserved with another note', reserve.worker_id, reserve.datacenter_id
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = CASE WHEN held.note IS NULL THEN 'It is reserved without a note.'
+                                ELSE format('Its note is: %s', snowflake_registry.printable(held.note)) END,
+                  HINT = 'Use another worker ID. If you want the time from which this one can be used, specify the same note.';
     ELSIF is_live AND (for_role IS NULL OR held.role IS DISTINCT FROM for_role) THEN
         RAISE EXCEPTION 'worker ID % (datacenter %) is leased by %', reserve.worker_id, reserve.datacenter_id,
             snowflake_registry.server_in_words(held.node_name, held.host, held.port)
@@ -293,7 +299,7 @@ BEGIN
             reserve.datacenter_id, snowflake_registry.reserved_in_words(for_role), session_user;
     END IF;
     RETURN CASE
-        WHEN for_role IS NULL THEN held.acquired_at + 2 * registry.longest_renewal
+        WHEN for_role IS NULL THEN greatest(held.acquired_at + 2 * registry.longest_renewal, registry.nothing_before)
         ELSE snowflake_registry.end_with_forgotten(
             greatest(held.granted_until, held.acquired_at, registry.nothing_before), registry) END;
 END

@@ -54,14 +54,13 @@ BEGIN
     INSERT INTO snowflake_registry.lease AS lease (
         datacenter_id, worker_id, granted_from, granted_until, role, acquired_at, renewed_at, grant_count, said_by_hand_at
     )
-    SELECT needs.datacenter, hand.worker_id, registry.nothing_before, registry.nothing_before, session_user, moment, moment, 0,
-           moment
+    SELECT needs.datacenter, hand.worker_id, least(registry.nothing_before, moment), least(registry.nothing_before, moment),
+           session_user, moment, moment, 0, moment
     FROM unnest(said.by_hand) AS hand (worker_id)
     WHERE registry.is_started AND needs.datacenter <= registry.last_datacenter
-      AND hand.worker_id BETWEEN registry.first_worker AND registry.last_worker
       AND (EXISTS (SELECT FROM snowflake_registry.lease AS known
                    WHERE known.datacenter_id = needs.datacenter AND known.worker_id = hand.worker_id)
-           OR (SELECT count(*) FROM snowflake_registry.lease AS known
+           OR hand.worker_id BETWEEN registry.first_worker AND registry.last_worker AND (SELECT count(*) FROM snowflake_registry.lease AS known
                WHERE known.role = session_user AND known.grant_count = 0) < 1000)
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE
     SET said_by_hand_at = excluded.said_by_hand_at

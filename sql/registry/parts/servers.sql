@@ -51,36 +51,32 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.check_role(text) IS
     'raises an error if a role exists that is not the login role of a server';
 
--- The spare is outside the pool if there is room below it, and was never granted, because a worker ID that was leased once
--- is never used without a lease.
-CREATE FUNCTION snowflake_registry.free_spare() RETURNS int
+-- Only the worker IDs of the pool are known not to be used by hand. Servers get the lowest ones. A worker ID with a row was
+-- granted, is reserved, or is used by hand.
+CREATE FUNCTION snowflake_registry.free_spare(datacenter_id int) RETURNS int
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     RETURN (
-        SELECT candidate.worker_id
+        SELECT max(candidate.worker_id)
         FROM snowflake_registry.status AS status,
              LATERAL (
-                 SELECT status.first_worker::bigint - 1
-                 UNION SELECT status.first_worker
-                 UNION SELECT known.worker_id::bigint + step
-                 FROM snowflake_registry.fleet AS known, (VALUES (-1), (1)) AS neighbour (step)
-                 WHERE known.datacenter_id = 0
+                 SELECT status.last_worker
+                 UNION SELECT known.worker_id - 1
+                 FROM snowflake_registry.fleet AS known WHERE known.datacenter_id = free_spare.datacenter_id
              ) AS candidate (worker_id)
-        WHERE candidate.worker_id BETWEEN 0 AND status.last_worker
+        WHERE candidate.worker_id BETWEEN status.first_worker AND status.last_worker
           AND NOT EXISTS (SELECT FROM snowflake_registry.fleet AS known
-                          WHERE known.datacenter_id = 0 AND known.worker_id = candidate.worker_id)
-        ORDER BY candidate.worker_id >= status.first_worker, abs(candidate.worker_id - status.first_worker)
-        LIMIT 1
+                          WHERE known.datacenter_id = free_spare.datacenter_id AND known.worker_id = candidate.worker_id)
     );
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.free_spare() IS
+COMMENT ON FUNCTION snowflake_registry.free_spare(int) IS
     'worker ID that add_server() reserves for use without the registry; NULL if there is none';
 
 -- The function has the privileges of the caller, who must be allowed to create roles.
 CREATE FUNCTION snowflake_registry.add_server(
-    name text, takes_numbers boolean DEFAULT true, connection_limit int DEFAULT 10
+    name text, takes_numbers boolean DEFAULT true, connection_limit int DEFAULT 10, datacenter_id int DEFAULT 0
 )
 RETURNS SETOF text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -99,8 +95,8 @@ DECLARE
     no_spare text;
     usable_from timestamptz;
 BEGIN
-    IF num_nulls(add_server.name, add_server.takes_numbers, add_server.connection_limit) > 0 THEN
-        RAISE EXCEPTION 'name, takes_numbers and connection_limit must not be null' USING ERRCODE = 'null_value_not_allowed';
+    IF num_nulls(add_server.name, add_server.takes_numbers, add_server.connection_limit, add_server.datacenter_id) > 0 THEN
+        RAISE EXCEPTION 'name, takes_numbers, connection_limit and datacenter_id must not be null' USING ERRCODE = 'null_value_not_allowed';
     ELSIF add_server.name = '' OR add_server.name <> add_server.name::name::text
           OR add_server.name || current_database() COLLATE "C" ~ '[[:cntrl:]]' THEN
         RAISE EXCEPTION 'invalid name of a role or of the database: %', snowflake_registry.name_in_words(add_server.name)
@@ -108,6 +104,8 @@ BEGIN
                   DETAIL = 'A name of a role has 1 to 63 bytes, and neither name may contain control characters, which a '
                            'connection string cannot contain.';
     END IF;
+    -- Two sessions must not choose the same spare, and cannot grant privileges for the same functions at the same time.
+    LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
     PERFORM snowflake_registry.check_role(add_server.name);
     EXECUTE format('%s ROLE %I LOGIN CONNECTION LIMIT %s',
                    CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = add_server.name) THEN 'ALTER' ELSE 'CREATE' END,
@@ -129,17 +127,18 @@ BEGIN
         EXECUTE format('ALTER ROLE %I SET %I = %L', add_server.name, setting[1], setting[2]);
     END LOOP;
 
-    -- If the administrator has reserved another spare, because the first one was used, the last one counts.
+    -- A spare that the server has used is used up.
     SELECT known.worker_id INTO spare
     FROM snowflake_registry.fleet AS known
-    WHERE known.note = spare_note AND known.datacenter_id = 0
+    WHERE known.note = spare_note AND known.datacenter_id = add_server.datacenter_id AND known.state = 'reserved'
+      AND known.reserved_for IS NULL AND known.said_by_hand_at IS NULL
     ORDER BY known.acquired_at DESC LIMIT 1;
-    spare := coalesce(spare, snowflake_registry.free_spare());
+    spare := coalesce(spare, snowflake_registry.free_spare(add_server.datacenter_id));
     IF spare IS NULL THEN
-        no_spare := 'the registry has no pool yet, or no worker ID is left';
+        no_spare := 'the registry has no pool yet, or no worker ID of the pool is left';
     ELSE
         BEGIN
-            usable_from := snowflake_registry.reserve(spare, note => spare_note);
+            usable_from := snowflake_registry.reserve(spare, add_server.datacenter_id, note => spare_note);
         EXCEPTION WHEN object_not_in_prerequisite_state THEN
             no_spare := SQLERRM;
         END;
@@ -159,8 +158,8 @@ BEGIN
         RETURN NEXT format('-- No spare worker ID was reserved: %s. Call add_server() again later.',
                            snowflake_registry.printable(no_spare));
     ELSE
-        RETURN NEXT format('-- Write down the spare worker ID of the server: %s, for datacenter ID 0%s.', spare,
-                           ', from ' || snowflake_registry.in_words(usable_from));
+        RETURN NEXT format('-- Write down the spare worker ID of the server: %s, for datacenter ID %s, from %s. It can be used once.',
+                           spare, add_server.datacenter_id, snowflake_registry.in_words(usable_from));
         RETURN NEXT '-- Only if the lease of the server ends while the registry is unreachable, run on the server:';
         RETURN NEXT format('-- ALTER SYSTEM SET snowflake_id.worker_id = %s;', spare);
         RETURN NEXT '-- ALTER SYSTEM SET snowflake_id.registry = '''';';
@@ -168,5 +167,5 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.add_server(text, boolean, int) IS
+COMMENT ON FUNCTION snowflake_registry.add_server(text, boolean, int, int) IS
     'creates or completes the login role of a server, reserves a spare worker ID for it, and returns the commands to run';

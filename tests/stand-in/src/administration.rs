@@ -230,7 +230,7 @@ impl StandIn {
         let settings = &self.tables.settings;
         let known_us = until_us.max(acquired_us).max(settings.nothing_before_us);
         let from_us = match used_by {
-            None => Some(acquired_us + 2 * settings.longest_renewal_us),
+            None => Some((acquired_us + 2 * settings.longest_renewal_us).max(settings.nothing_before_us)),
             Some(_) => self.end_with_forgotten(Some(known_us), ends_us),
         };
         if is_new {

@@ -109,19 +109,20 @@ impl StandIn {
         let moment_us = self.clock.now_us;
         let settings = &self.tables.settings;
         let Some((first, last)) = settings.workers.filter(|_| settings.is_started) else { return };
-        let (floor_us, last_datacenter) = (settings.nothing_before_us, settings.last_datacenter);
+        let (floor_us, last_datacenter) =
+            (settings.nothing_before_us.min(moment_us), settings.last_datacenter);
         let of_role = |row: &&LeaseRow| row.role.as_ref() == Some(&caller.role) && row.grant_count == 0;
         let has_room = self.tables.leases.values().filter(of_role).count() < MOST_HANDS_OF_A_ROLE;
         for worker in caller.by_hand.iter().copied() {
             let identity = Identity { datacenter: needs.datacenter, worker };
-            if !(first..=last).contains(&worker) || needs.datacenter > last_datacenter {
+            if needs.datacenter > last_datacenter {
                 continue;
             }
             if let Some(row) = self.tables.leases.get_mut(&identity) {
                 if row.said_by_hand_at_us.is_none_or(|at_us| at_us < moment_us - HOUR_US) {
                     row.said_by_hand_at_us = Some(moment_us);
                 }
-            } else if has_room {
+            } else if has_room && (first..=last).contains(&worker) {
                 let row = LeaseRow {
                     role: Some(caller.role.clone()),
                     said_by_hand_at_us: Some(moment_us),

@@ -26,7 +26,7 @@ const REPLACED: [(&str, usize, &str); 7] = [
     ("RETURN (1, 1);", 1, "RETURN (1, 3);"),
     (
         "LOCK TABLE snowflake_registry.settings IN",
-        3,
+        4,
         "PERFORM lockstep.wait(); LOCK TABLE snowflake_registry.settings IN",
     ),
 ];

@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use harness::*;
 
+use super::member::Member;
+
 /// A name that each language in which it is printed would misread without quotes.
 const HOSTILE: &str = r#"a"; DROP ROLE s0; -- $(rm) \ `x` '%s%%"#;
 
@@ -90,7 +92,7 @@ fn two_servers_are_added() {
     for (name, number) in [("s0", 0), (HOSTILE, 1)] {
         let server = Cluster::builder().preload().start();
         let lines = add_server(&mut client, name, "");
-        assert_eq!(spare(&lines), Some(511 - number), "{lines:?}");
+        assert_eq!(spare(&lines), Some(1023 - number), "{lines:?}");
         run_lines(&lines, &registry, &server);
         assert_eq!(leased_worker(&server), 512 + number);
         let row = client
@@ -212,13 +214,60 @@ fn a_spare_is_reserved_once() {
     let lines = add_server(&mut client, "s0", "");
     assert!(lines.iter().any(|line| line.contains("during a quarantine")), "{lines:?}");
     client.run("SELECT snowflake_registry.end_quarantine()");
-    // First below the pool, then in it, as long as there is room.
-    let spares =
-        ["s0", "s1", "s2", "s3", "s4", "s5", "s0"].map(|name| spare(&add_server(&mut client, name, "")));
-    assert_eq!(spares, [Some(1), Some(0), Some(2), Some(3), Some(4), None, Some(1)]);
+    // Only in the pool: worker IDs below it may be used by hand without the knowledge of the registry.
+    let spares = ["s0", "s1", "s2", "s3", "s0"].map(|name| spare(&add_server(&mut client, name, "")));
+    assert_eq!(spares, [Some(4), Some(3), Some(2), None, Some(4)]);
+    // In each datacenter, and none that was leased.
+    assert_eq!(spare(&add_server(&mut client, "s0", ", datacenter_id => 7")), Some(4));
+    client.run("SELECT snowflake_registry.configure(last_worker => 6, none_by_hand => true)");
+    assert_eq!(Member::new().acquire(&mut client, 1024).unwrap().worker, Some(5));
+    assert_eq!(spare(&add_server(&mut client, "s3", "")), Some(6));
     // The administrator has reserved another one, because the first one was used.
     client.run("SELECT snowflake_registry.reserve(70, note => 'spare of s0')");
     assert_eq!(spare(&add_server(&mut client, "s0", "")), Some(70));
+}
+
+/// A server reports that its configuration sets the spare by hand, after it has used it. The spare is outside the pool by
+/// then, and is still used up.
+#[test]
+fn a_used_spare_is_replaced() {
+    let registry = registry();
+    let mut client = registry.connect();
+    client.run(START);
+    assert_eq!(spare(&add_server(&mut client, "s0", "")), Some(1023));
+    client.run("SELECT snowflake_registry.configure(last_worker => 900)");
+    client.run("SET SESSION AUTHORIZATION s0");
+    let request = Member::new().request_of_an_identity(1024, &[]);
+    client.run(&format!(
+        "SELECT snowflake_registry.acquire({request} || '{{\"facts\": {{\"by_hand\": [1023, 1022]}}}}')"
+    ));
+    client.run("RESET SESSION AUTHORIZATION");
+    assert_eq!(spare(&add_server(&mut client, "s0", "")), Some(900));
+    assert_eq!(spare(&add_server(&mut client, "s0", "")), Some(900));
+    let known = "SELECT count(*) FROM snowflake_registry.fleet WHERE worker_id = 1022";
+    assert_eq!(single::<i64>(&mut client, known), 0, "a worker ID outside the pool adds no row");
+}
+
+/// Two administrators never get the same spare.
+#[test]
+fn spares_of_two_sessions() {
+    let registry = registry();
+    let mut client = registry.connect();
+    client.run(START);
+    client.run("BEGIN");
+    assert_eq!(spare(&add_server(&mut client, "s0", "")), Some(1023));
+    let mut other = registry.connect();
+    let beside = std::thread::spawn(move || spare(&add_server(&mut other, "s1", "")));
+    let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)";
+    let mut observer = registry.connect();
+    eventually("the other session waits for the lock", || single::<bool>(&mut observer, waits));
+    client.run("COMMIT");
+    assert_eq!(beside.join().unwrap(), Some(1022));
+    let (code, said) = failure(&mut client, "SELECT snowflake_registry.reserve(1023, note => 'spare of s1')");
+    assert_eq!(code, "55000");
+    assert!(said.contains("Its note is: spare of s0"), "{said}");
+    assert_eq!(failure(&mut client, "SELECT snowflake_registry.reserve(1023)").0, "55000");
+    client.run("SELECT snowflake_registry.reserve(1023, note => 'spare of s0')");
 }
 
 /// The problems that a role finds, each with what helps.
@@ -321,7 +370,7 @@ fn worker_ids_of_others() {
     let leased = "worker ID 512 is set by hand, and is leased by another server";
     problem(&mut client, "s1", "{\"by_hand\": [512]}", leased);
     assert_eq!(problems(&mut client, "s0", "{\"by_hand\": [512]}"), []);
-    client.run("SELECT snowflake_registry.configure(first_worker => 513, last_worker => 514)");
+    client.run("SELECT snowflake_registry.configure(first_worker => 513, last_worker => 515)");
     problem(&mut client, "s1", "{\"by_hand\": [512]}", leased);
 
     // A reserved worker ID is the only one that its role gets.
