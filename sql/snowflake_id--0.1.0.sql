@@ -543,11 +543,14 @@ COMMENT ON FUNCTION snowflake_internal.refuse_refresh() IS
 
 -- The horizon of each track, one row for each track that has a horizon. The server overwrites the rows in place. See
 -- src/pg/rows.rs.
-CREATE MATERIALIZED VIEW snowflake_internal.horizon (format, track, clock_seq, horizon_us) USING heap AS
-    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8
+CREATE MATERIALIZED VIEW snowflake_internal.horizon (format, database_oid, track, clock_seq, horizon_us) USING heap AS
+    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.oid, NULL::pg_catalog.int4, NULL::pg_catalog.int4,
+           NULL::pg_catalog.int8
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.horizon IS 'durable horizons of snowflake IDs; do not modify';
 COMMENT ON COLUMN snowflake_internal.horizon.format IS 'format of the row; an older library uses no row of a newer format';
+COMMENT ON COLUMN snowflake_internal.horizon.database_oid IS
+    'OID of the database in which the row was stored; the rows in a copy of the database do not count';
 COMMENT ON COLUMN snowflake_internal.horizon.track IS
     'track: 0 for all layouts; 1 for layouts with a clock sequence, after the clock was set back';
 COMMENT ON COLUMN snowflake_internal.horizon.clock_seq IS 'value of the clock sequence on this track';
@@ -558,10 +561,10 @@ COMMENT ON COLUMN snowflake_internal.horizon.horizon_us IS
 -- issues the first ID under this identity. src/keeper/store.rs explains why this relation is not a table.
 -- core/src/used.rs describes the meaning of the rows.
 CREATE MATERIALIZED VIEW snowflake_internal.used_identity (
-    format, datacenter_id, worker_id, clock_seq, used_until_us, noted_at
+    format, datacenter_id, worker_id, clock_seq, used_until_us, noted_at, registry_id, registry_since_us
 ) USING heap AS
     SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4,
-           NULL::pg_catalog.int8, NULL::pg_catalog.timestamptz
+           NULL::pg_catalog.int8, NULL::pg_catalog.timestamptz, NULL::pg_catalog.uuid, NULL::pg_catalog.int8
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.used_identity IS
     'identities under which this server has issued snowflake IDs; do not modify';
@@ -573,6 +576,10 @@ COMMENT ON COLUMN snowflake_internal.used_identity.clock_seq IS
 COMMENT ON COLUMN snowflake_internal.used_identity.used_until_us IS
     'time until which the identity may have been used, in microseconds of Unix time; 0 if only the stored horizon limits the use (clock_seq 0), or if the value was never used (other values)';
 COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'time at which the row was written';
+COMMENT ON COLUMN snowflake_internal.used_identity.registry_id IS
+    'registry from which the identity was leased, or to which it was left; all zeros if it was only set by hand';
+COMMENT ON COLUMN snowflake_internal.used_identity.registry_since_us IS
+    'time since which the identity belongs to the registry, in microseconds of Unix time; 0 if it was only set by hand';
 
 CREATE TABLE snowflake_workers (
     node_name text PRIMARY KEY CHECK (node_name OPERATOR(pg_catalog.<>) ''),
@@ -3436,7 +3443,7 @@ $$;
 CREATE VIEW snowflake_status AS SELECT * FROM snowflake_internal.snowflake_server_status();
 COMMENT ON VIEW snowflake_status IS 'state of this server, in one row';
 
-COMMENT ON COLUMN snowflake_status.state IS 'state of this server: ready, starting, recovery, no worker id, worker id too large, datacenter id too large, clock before epoch, layout exhausted, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
+COMMENT ON COLUMN snowflake_status.state IS 'state of this server: ready, starting, recovery, no worker id, worker id refused, worker id too large, datacenter id too large, clock before epoch, layout exhausted, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
 COMMENT ON COLUMN snowflake_status.datacenter_id IS 'datacenter ID in new IDs';
 COMMENT ON COLUMN snowflake_status.worker_id IS 'worker ID in new IDs';
 COMMENT ON COLUMN snowflake_status.identity_source IS 'source of worker ID and datacenter ID: settings, snowflake_workers or registry';

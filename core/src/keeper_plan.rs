@@ -37,6 +37,8 @@ pub struct Seen {
     /// True if the server last stored its data in a different database or relation. The extension may have
     /// been dropped and created again, or the keeper may have connected to another database.
     pub is_elsewhere: bool,
+    /// The highest horizon that was stored in another database of which this database is a copy, or 0 if there is none.
+    pub copied_us: i64,
     /// The stored records of use.
     pub uses: Uses,
     /// The history of the server in shared memory.
@@ -190,14 +192,16 @@ impl Seen {
     }
 
     /// Returns the clock sequence value of a track, and the start time of its slots. On a new server, slots
-    /// start at the current time plus `max_ahead`, because no earlier ID can have a later time.
+    /// start at the current time plus `max_ahead`, because no earlier ID can have a later time. If the stored
+    /// horizons were copied from another database, slots do not start below these horizons either.
     fn begun(&self, at: usize, is_lost: bool) -> Begun {
         let track = &self.tracks[at];
         let begun = track.begun(is_lost);
         if at > 0 && begun == Begun::NONE {
             return begun;
         }
-        let first_us = if self.is_unknown() && track.begun.is_none() { self.soon_us() } else { 0 };
+        let first_us =
+            if self.is_unknown() && track.begun.is_none() { self.soon_us().max(self.copied_us) } else { 0 };
         let floor_us = begun.floor_us.max(first_us).max(self.raise_floor_to_us.unwrap_or(0));
         Begun { floor_us, ..begun }
     }

@@ -25,6 +25,9 @@ pub struct Facts {
     pub layout: Option<String>,
     /// The version of the caller.
     pub version: String,
+    /// The worker IDs that the configuration of the server sets by hand, at most 8.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_hand: Vec<u32>,
 }
 
 /// A statement, and its only parameter.

@@ -136,6 +136,17 @@ impl LeaseState {
         LeaseState { held: None, asking: None, ..self }
     }
 
+    /// Replaces the registry by the one that granted the last lease of this server according to its database, which may
+    /// have been replicated after the file was copied.
+    pub fn of_last_registry(self, last: Option<(Uuid, i64)>) -> LeaseState {
+        match last {
+            Some((id, _)) if self.registry_id != Some(id) => {
+                LeaseState { registry_id: Some(id), evidence: vec![], ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// Returns the current lease if the lease has not ended at `now_us` and the server has evidence of the
     /// lease.
     pub fn lease_at(&self, now_us: i64) -> Option<Lease> {

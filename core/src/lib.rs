@@ -84,6 +84,7 @@ pub mod lease_answer;
 pub mod lease_call;
 pub mod lease_round;
 pub mod lease_state;
+pub mod left;
 pub mod marks;
 pub mod mask;
 pub mod message;

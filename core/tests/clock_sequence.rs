@@ -257,6 +257,7 @@ fn busy_server() -> Seen {
         horizon_margin_us: 3 * SECOND_US,
         tracks: in_use(1, SECOND_US),
         is_elsewhere: false,
+        copied_us: 0,
         uses: Uses::from_iter([used(Some(ME), Some(0), 0)]),
         history: History { highest_us: NOW_US + HOUR_US, last_identity: Some(ME) },
         raise_floor_to_us: None,

@@ -15,6 +15,7 @@ mod lease_answer;
 mod lease_plan;
 mod lease_round;
 mod lease_state;
+mod left;
 mod mask;
 mod number_round;
 mod properties;

@@ -9,6 +9,7 @@ use snowflake_id_core::track::TRACKS;
 use crate::config;
 use crate::error::OrReport;
 use crate::generate::wait::is_far_ahead;
+use crate::keeper;
 use crate::pg::encoding::Shown;
 use crate::pg::timestamp::{interval, timestamptz};
 use crate::pg::{clock, server};
@@ -50,10 +51,10 @@ fn snowflake_server_status() -> TableIterator<
     let server_status = &shared.server_status;
     let now_us = clock::clock_us();
     let identity = shared.gate.identity();
-    let source = match (config::registry(), config::identity()) {
-        (Some(_), _) => "registry",
-        (None, Some(_)) => "settings",
-        (None, None) => "snowflake_workers",
+    let source = match config::identity() {
+        _ if server_status.keeper.until_us() != i64::MAX => "registry",
+        Some(_) => "settings",
+        None => "snowflake_workers",
     };
     let lease_status = config::registry().map(|_| lease::lease_status());
     let report = report::report();
@@ -63,6 +64,10 @@ fn snowflake_server_status() -> TableIterator<
     let statistics = &shared.statistics;
     let count = |figure: &AtomicU64| figure.load(Ordering::Relaxed) as i64;
     let jump_us = server_status.keeper.clock_jump_us.load(Ordering::Relaxed);
+    let warning = || match server::is_in_recovery() {
+        true => keeper::standby_warning(),
+        false => report.warning().or_else(|| lease_status?.warning()),
+    };
     TableIterator::once((
         state_word(shared, now_us),
         // An identity has at most 31 bits.
@@ -77,7 +82,7 @@ fn snowflake_server_status() -> TableIterator<
         server_status.wakeup.pid(),
         report.error().or_else(|| lease_status?.problem()).map(Shown::from),
         instant(report.error_at_us),
-        report.warning().or_else(|| lease_status?.warning()).map(Shown::from),
+        warning().map(Shown::from),
         count(&statistics.calls_waited),
         interval(count(&statistics.waited_us)),
         count(&statistics.clock_steps_back),
@@ -196,6 +201,7 @@ fn state_word(shared: &State, now_us: i64) -> &'static str {
         match server_status.keeper.closed() {
             Closed::NoWorkerId => "no worker id",
             Closed::NoLease => "no lease",
+            Closed::Refused => "worker id refused",
             Closed::Starting | Closed::Problem => "starting",
         }
     } else if server_status.keeper.clock_jump_us.load(Ordering::Relaxed) > 0 {

@@ -7,6 +7,7 @@ pub mod database;
 pub mod file;
 mod hosts;
 pub mod journal;
+pub mod own_file;
 pub mod rounds;
 pub mod start;
 pub mod stop;

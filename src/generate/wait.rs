@@ -140,7 +140,7 @@ impl WaitBudget {
                     return Err(Error::NoWorkerId { database, node_name: config::node_name() });
                 }
                 Closed::NoLease if is_over && !is_lease_coming() => return Err(no_lease()),
-                Closed::Problem if is_over => {
+                Closed::Problem | Closed::Refused if is_over => {
                     return Err(not_ready(what_is_reported(server_status).1));
                 }
                 _ if self.deadline.is_over() => return Err(not_followed(server_status)),

@@ -5,14 +5,17 @@ use std::sync::atomic::Ordering;
 
 use pgrx::prelude::*;
 use snowflake_id_core::keeper_plan::GatePlan;
+use snowflake_id_core::left::Departure;
+use snowflake_id_core::message::instant;
 use snowflake_id_core::{Field, Generator, Identity, Lease, RangeError};
 
+use super::identity;
 use super::store::Store;
-use crate::background::transaction::Problem;
 use crate::config;
 use crate::error::Error;
-use crate::pg::{clock, relation};
+use crate::pg::{clock, relation, server};
 use crate::shared::keeper_words::{Closed, Misfit};
+use crate::shared::lease::LeaseStatus;
 use crate::shared::memory::State;
 use crate::shared::report;
 
@@ -37,34 +40,79 @@ fn warn(text: Option<&str>) {
     }
 }
 
-/// Publishes the problem and the warning of the server after a cycle. If the identity is refused, returns the
-/// problem as an error.
+/// Publishes the problem and the warning of the server after a cycle.
 pub fn tell(
     shared: &State,
     gate: GatePlan,
     warning: Option<&str>,
     jump_us: Option<i64>,
+    refusal: Option<String>,
     registry_problem: Option<String>,
-) -> Result<(), Problem> {
+) {
     warn(warning);
+    let is_refused = matches!(gate, GatePlan::Refuse { .. }) || refusal.is_some();
     let problem = match (jump_us, gate) {
         // Check for a clock jump first. A clock jump that the keeper does not follow can be the only reason
         // why the identity is refused.
         (Some(jump_us), _) => Some(format!("the clock has jumped ahead by {} s", jump_us / 1_000_000)),
         (None, GatePlan::Refuse { identity, until_us }) => Some(format!(
             "this server may have used {identity} for times up to {}: set snowflake_id.worker_id (or the row in table snowflake_workers) to a worker ID that was never used",
-            snowflake_id_core::message::instant(until_us)
+            instant(until_us)
         )),
-        _ => registry_problem.or_else(|| shared.gate.identity().and_then(misfit)),
+        _ => refusal.or(registry_problem).or_else(|| shared.gate.identity().and_then(misfit)),
     };
-    let is_refused = matches!(gate, GatePlan::Refuse { .. });
-    shared.server_status.keeper.has_succeeded.fetch_or(!is_refused, Ordering::Relaxed);
+    shared.server_status.keeper.has_succeeded.store(true, Ordering::Relaxed);
     match problem {
-        Some(text) if is_refused => return Err(Problem(text)),
         Some(text) => complain(shared, &text),
         None => report::report_error(None, 0),
     }
-    Ok(())
+    if is_refused {
+        shared.server_status.keeper.set_closed(Closed::Refused);
+    }
+}
+
+/// Returns the reason why an identity that is set by hand is refused. `lease` is the former lease, which the server uses
+/// to its end.
+pub fn refusal(identity: Identity, departure: Departure, lease: Option<Lease>) -> String {
+    let until = lease.map_or_else(String::new, |lease| {
+        format!(
+            "; until {}, this server uses its former lease of {}",
+            instant(lease.until_us),
+            lease.identity
+        )
+    });
+    format!(
+        "{identity} belongs to registry {} since {}: this server, or the server of which it is a copy, has leased it there or left it for that registry; set snowflake_id.registry, or set snowflake_id.worker_id (or the row in table snowflake_workers) to a worker ID that no server has had{until}",
+        departure.registry_id,
+        instant(departure.since_us)
+    )
+}
+
+/// Returns the warning of a standby on which only `snowflake_id.registry` is missing. Its primary uses leased identities.
+pub fn standby_warning() -> Option<String> {
+    if config::registry().is_some() || server::current_database() != Some(config::database()) {
+        return None;
+    }
+    let store = Store::lock_or_report().ok()?;
+    let left = store.left();
+    let Departure { registry_id, .. } = left.latest()?;
+    let by_hand = identity::by_hand(store.extension).ok()?;
+    by_hand.is_none_or(|identity| left.get(identity).is_some()).then(|| {
+        format!(
+            "this standby cannot issue IDs after a promotion: its primary leases worker IDs from registry {registry_id}, but snowflake_id.registry is empty on the standby"
+        )
+    })
+}
+
+/// Returns a warning if the registry has leased another identity than the one that is set by hand.
+pub fn unused_by_hand(by_hand: Option<Identity>, lease_status: &LeaseStatus) -> Option<String> {
+    let (by_hand, leased) = by_hand.zip(lease_status.lease)?;
+    (by_hand != leased.identity).then(|| {
+        format!(
+            "this server does not use {by_hand}, which snowflake_id.worker_id or table snowflake_workers specifies, because the registry has leased {} to it",
+            leased.identity
+        )
+    })
 }
 
 /// Publishes whether the identity and the clock fit the server's default layout. The function must be called before the
@@ -72,8 +120,7 @@ pub fn tell(
 /// lease, the function checks the identity in the settings, because a server does not request an identity
 /// that does not fit.
 pub fn note_misfit(shared: &State, wanted: Option<Lease>) {
-    let asked_for =
-        || Identity { datacenter: config::datacenter_id(), worker: config::worker_id().unwrap_or(0) };
+    let asked_for = || Identity { datacenter: config::datacenter_id(), worker: 0 };
     let is_leased = config::registry().is_some();
     let identity = wanted.map(|lease| lease.identity).or_else(|| is_leased.then(asked_for));
     let check = |identity: Identity| {

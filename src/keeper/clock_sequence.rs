@@ -15,6 +15,7 @@
 //! 4. Publish the new value. Sessions switch to it by themselves.
 
 use snowflake_id_core::clock_sequence::{Asked, next_value};
+use snowflake_id_core::left::Left;
 
 use super::store::Store;
 use super::transaction::transaction;
@@ -33,7 +34,7 @@ pub fn open_next(shared: &State, asked: &Asked) -> Result<bool, Problem> {
             .filter(|_| !stored.is_elsewhere && !tracks[1].is_changed());
         if let Some(next) = &next {
             history.promise(1, next.horizon);
-            store.write(&next.closing, [None, Some(next.horizon)]);
+            store.write(&next.closing, &Left::default(), [None, Some(next.horizon)]);
         }
         Ok(next)
     })?;

@@ -9,12 +9,16 @@ use snowflake_id_core::Lease;
 use snowflake_id_core::clock_sequence::{Asked, Widths};
 use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::keeper_plan::{GatePlan, Loss, Plan, Seen, plan};
+use snowflake_id_core::left::{Candidates, Choice, choose};
 use snowflake_id_core::message::instant;
+use snowflake_id_core::used::{Scope, Use};
+use uuid::Uuid;
 
-use super::announce::{complain, note_misfit, risk, tell};
+use super::announce::{complain, note_misfit, refusal, risk, tell, unused_by_hand};
 use super::clock_sequence;
 use super::gate;
 use super::identity;
+use super::identity_file::IdentityFile;
 use super::reset::reset;
 use super::store::Store;
 use super::transaction::transaction;
@@ -54,6 +58,8 @@ fn microseconds(time: Duration) -> i64 {
 struct Done {
     plan: Plan,
     wanted: Option<Lease>,
+    /// The reason why the identity that is set by hand is refused.
+    refusal: Option<String>,
     stored_at: (u32, u32),
     /// The floor that an administrator requested, if the keeper has claimed the request.
     raise_floor_to_us: Option<i64>,
@@ -77,6 +83,8 @@ pub struct Keeper {
     segments_started: Option<Instant>,
     /// Whether a call has requested another value of the clock sequence but no value was available.
     is_asked_in_vain: bool,
+    /// The file with the identities, once this process has read it.
+    identity_file: Option<IdentityFile>,
 }
 
 /// The clock as read in a cycle, and whether the keeper may follow the clock.
@@ -96,6 +104,7 @@ impl Keeper {
             registry_started: None,
             segments_started: None,
             is_asked_in_vain: false,
+            identity_file: None,
         }
     }
 
@@ -198,7 +207,7 @@ impl Keeper {
         }
         let is_value_opened = self.open_next_value(&clock, asked_value)?;
         segment::start_if_needed(&mut self.segments_started); // The cycle may have found stored ranges.
-        tell(self.shared, done.plan.gate, done.warning.as_deref(), jump_us, registry_problem)?;
+        tell(self.shared, done.plan.gate, done.warning.as_deref(), jump_us, done.refusal, registry_problem);
         Ok(match is_active {
             _ if is_value_opened => Some(Duration::ZERO), // The next cycle publishes the new value.
             true => Some(config::horizon_margin() / 2),
@@ -276,7 +285,7 @@ impl Keeper {
     /// Reads the stored state, makes a plan, and stores the records and horizons of the plan. The caller must
     /// have started a transaction.
     fn store_plan(
-        &self,
+        &mut self,
         clock: &Clock,
         is_active: bool,
         lease_status: &LeaseStatus,
@@ -287,7 +296,26 @@ impl Keeper {
         let server_status = &self.shared.server_status;
         let stored = store.read(&server_status.history);
         segment::find_ranges(store.extension);
-        let wanted = identity::find(store.extension, lease_status)?;
+        let by_hand = identity::by_hand(store.extension)?;
+        let file = match &mut self.identity_file {
+            Some(file) => file,
+            file => file.insert(IdentityFile::read(&stored.left).map_err(Problem)?),
+        };
+        let mut left = stored.left.clone();
+        left.add(&file.left);
+        let open_for = self.shared.gate.identity().map(|identity| server_status.keeper.lease_of(identity));
+        let candidates = Candidates {
+            has_registry: config::registry().is_some(),
+            leased: lease_status.lease,
+            by_hand,
+            open_for,
+            used_before: file.used_by_hand,
+        };
+        let Choice { wanted, refused } = choose(&candidates, &left, clock.now_us);
+        if !server_status.keeper.is_identity_known() {
+            server_status.registry_wakeup.request();
+        }
+        server_status.keeper.set_identities(by_hand, &left, file.is_behind);
         // The keeper can claim a request now, because the transaction waits for no more locks.
         let raise = raise.filter(|(ticket, _)| server_status.commands.claim(*ticket));
         let raise_floor_to_us = raise.map(|(_, floor_us)| floor_us);
@@ -299,11 +327,12 @@ impl Keeper {
             horizon_margin_us: microseconds(config::horizon_margin()),
             tracks: self.shared.tracks(stored.horizons),
             is_elsewhere: stored.is_elsewhere,
+            copied_us: stored.copied_us,
             uses: stored.uses,
             history: server_status.history.snapshot(),
             raise_floor_to_us,
             wanted,
-            open_for: self.shared.gate.identity().map(|identity| server_status.keeper.lease_of(identity)),
+            open_for,
             is_lease_inherited: lease_status.is_inherited,
             is_clock_confirmed: lease_status.is_clock_confirmed(clock.offset),
             is_reset_requested,
@@ -311,9 +340,37 @@ impl Keeper {
             is_active,
             is_clock_good: clock.is_good,
         });
+        uses.add(plan.records.iter().copied());
+        let used = match plan.gate {
+            GatePlan::Open { lease, .. } => Some(lease),
+            GatePlan::Stay => wanted,
+            _ => None,
+        };
         if let Some(lease) = wanted {
-            uses.add(plan.records.iter().copied());
             server_status.values.note_ends(lease.identity, &uses);
+        }
+        // An identity that was leased or left must not be used by hand again, so the records of this are durable before
+        // the first ID under the lease.
+        if let Some(lease) = used.filter(|lease| !lease.is_for_good())
+            && lease_status.lease.is_some()
+        {
+            let registry_id = lease_status.registry_id.unwrap_or(Uuid::max());
+            left.leave(
+                uses.iter().filter_map(|record| record.identity),
+                lease.identity,
+                registry_id,
+                clock.now_us,
+            );
+        }
+        let used_by_hand = used.filter(Lease::is_for_good).map(|lease| lease.identity);
+        file.write(used_by_hand, &left).map_err(Problem)?;
+        let mut stored_left = stored.left;
+        let unstored = stored_left.add(&left);
+        let mut records = plan.records.clone();
+        if uses.is_empty() && !unstored.is_empty() {
+            // The records of use were lost, and the history with them.
+            let until_us = clock.now_us + microseconds(config::max_ahead());
+            records.push(Use { identity: None, scope: Scope::ZERO, until_us });
         }
         let horizons = plan.tracks.map(|track| track.horizon);
         for (track, horizon) in horizons.into_iter().enumerate() {
@@ -321,11 +378,15 @@ impl Keeper {
                 server_status.history.promise(track, horizon);
             }
         }
-        store.write(&plan.records, horizons);
+        store.write(&records, &unstored, horizons);
         let has_history = plan.loss == Some(Loss::NothingKnown)
             && (has_uses || server_status.keeper.is_restored.load(Ordering::Relaxed));
-        let warning = risk(&store);
-        Ok(Done { plan, wanted, stored_at: stored.stored_at, raise_floor_to_us, has_history, warning })
+        let refusal = refused.map(|(identity, departure)| refusal(identity, departure, wanted));
+        // While the former lease lasts, IDs are issued.
+        let (refusal, unused) = if wanted.is_none() { (refusal, None) } else { (None, refusal) };
+        let warning = unused.or_else(|| risk(&store)).or_else(|| unused_by_hand(by_hand, lease_status));
+        let stored_at = stored.stored_at;
+        Ok(Done { plan, wanted, refusal, stored_at, raise_floor_to_us, has_history, warning })
     }
 
     /// Publishes the plan. The data in the plan must already be durable.

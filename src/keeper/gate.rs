@@ -3,6 +3,7 @@
 use pgrx::log;
 use snowflake_id_core::Lease;
 use snowflake_id_core::keeper_plan::{GatePlan, Plan, records_at_shutdown};
+use snowflake_id_core::left::Left;
 use snowflake_id_core::track::TRACKS;
 
 use super::store::Store;
@@ -82,7 +83,7 @@ pub fn store_shutdown_horizon(shared: &State, has_committed: &mut bool) -> Resul
         let ends = shared.shutdown_horizons();
         let records = records_at_shutdown(&stored.uses, &shared.tracks(stored.horizons), &history.snapshot());
         let changed = [0, 1].map(|track| Some(ends[track]).filter(|end| *end != stored.horizons[track]));
-        store.write(&records, changed);
+        store.write(&records, &Left::default(), changed);
         Ok(ends)
     })?;
     *has_committed = false;

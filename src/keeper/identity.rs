@@ -1,27 +1,20 @@
-//! The identity of this server. If a registry is set, the registry grants the identity. Otherwise, the
-//! identity comes from the settings. If the settings contain no worker ID, the identity comes from the
-//! server's row in table `snowflake_workers`.
+//! The identity that is set by hand. It comes from the settings. If the settings contain no worker ID, the identity comes
+//! from the server's row in table `snowflake_workers`.
 
 use pgrx::pg_sys;
-use snowflake_id_core::{Identity, Lease};
+use snowflake_id_core::Identity;
 
 use crate::background::transaction::Problem;
 use crate::config;
 use crate::pg::relation::{Extension, Kind};
 use crate::pg::rows::is_text;
-use crate::shared::lease::LeaseStatus;
 
-/// Returns the lease of this server's identity, or `None` if the server has no identity. The lease never ends
-/// if the identity does not come from a registry.
-pub fn find(extension: Extension, lease_status: &LeaseStatus) -> Result<Option<Lease>, Problem> {
-    if config::registry().is_some() {
-        return Ok(lease_status.lease);
+/// Returns the identity that is set by hand, or `None` if there is none.
+pub fn by_hand(extension: Extension) -> Result<Option<Identity>, Problem> {
+    match config::identity() {
+        Some(identity) => Ok(Some(identity)),
+        None => find_row(extension, &config::node_name()),
     }
-    let identity = match config::identity() {
-        Some(identity) => Some(identity),
-        None => find_row(extension, &config::node_name())?,
-    };
-    Ok(identity.map(Lease::for_good))
 }
 
 fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, Problem> {

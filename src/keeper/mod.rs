@@ -22,6 +22,7 @@ mod clock_sequence;
 mod cycle;
 mod gate;
 mod identity;
+mod identity_file;
 mod process;
 mod reset;
 mod setup;
@@ -29,4 +30,5 @@ pub mod store;
 mod transaction;
 mod watch_clock;
 
+pub use announce::standby_warning;
 pub use process::register;

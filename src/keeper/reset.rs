@@ -8,6 +8,7 @@
 //! again with value 0: the reset retires all slots, so nothing else can issue the same numbers.
 
 use snowflake_id_core::Lease;
+use snowflake_id_core::left::Left;
 use snowflake_id_core::reset::{ResetRefusal, begin_again, check_reset, records_before_reset};
 use snowflake_id_core::track::Horizon;
 
@@ -76,7 +77,7 @@ pub fn reset(
         // A row that was overwritten in place can be read before the commit. Record the new horizons first,
         // so that the keeper does not attribute this change to another process.
         server_status.history.reset(horizons, floor_us);
-        store.write(&records, horizons.map(Some));
+        store.write(&records, &Left::default(), horizons.map(Some));
         Ok(Ok(floor_us))
     })?;
     let floor_us = match begun {

@@ -26,33 +26,40 @@ use std::ffi::CStr;
 use pgrx::IntoDatum;
 use pgrx::prelude::*;
 use snowflake_id_core::Identity;
+use snowflake_id_core::left::{Departure, Left};
 use snowflake_id_core::track::{Horizon, TRACKS};
 use snowflake_id_core::used::{Scope, Use, Uses};
+use uuid::Uuid;
 
+use super::identity_file::IdentityFile;
 use super::setup;
 use crate::background::transaction::Problem;
 use crate::background::versions::{FORMAT_COLUMN, check_rows};
 use crate::config;
 use crate::pg::relation::{self, Extension, Kind, Relation};
+use crate::pg::rows::uuid_of;
 use crate::pg::server;
 use crate::shared::history::HistoryWords;
 use crate::shared::memory;
 
 /// The format of the rows of both views. A version that changes their meaning raises the number.
 const FORMAT: i32 = 1;
-const HORIZON_COLUMNS: [(&CStr, pg_sys::Oid); 4] = [
+const HORIZON_COLUMNS: [(&CStr, pg_sys::Oid); 5] = [
     FORMAT_COLUMN,
+    (c"database_oid", pg_sys::OIDOID),
     (c"track", pg_sys::INT4OID),
     (c"clock_seq", pg_sys::INT4OID),
     (c"horizon_us", pg_sys::INT8OID),
 ];
-const USED_COLUMNS: [(&CStr, pg_sys::Oid); 6] = [
+const USED_COLUMNS: [(&CStr, pg_sys::Oid); 8] = [
     FORMAT_COLUMN,
     (c"datacenter_id", pg_sys::INT4OID),
     (c"worker_id", pg_sys::INT4OID),
     (c"clock_seq", pg_sys::INT4OID),
     (c"used_until_us", pg_sys::INT8OID),
     (c"noted_at", pg_sys::TIMESTAMPTZOID),
+    (c"registry_id", pg_sys::UUIDOID),
+    (c"registry_since_us", pg_sys::INT8OID),
 ];
 /// A placeholder for all identities or clock sequence values that do not have their own row.
 const OTHERS: i32 = -1;
@@ -68,6 +75,9 @@ pub struct Store {
 pub struct Stored {
     pub horizons: [Horizon; TRACKS],
     pub uses: Uses,
+    pub left: Left,
+    /// The highest horizon that was stored in another database of which this database is a copy, or 0.
+    pub copied_us: i64,
     /// The OIDs of the database and of the view that contains the horizons.
     pub stored_at: (u32, u32),
     /// True if the server last stored its horizons in a different database or view.
@@ -98,46 +108,85 @@ impl Store {
     /// Reads the stored state, and raises the high-water mark in `history` to the stored horizons. IDs may
     /// have been issued up to the stored horizons before the shared memory was created.
     pub fn read(&self, history: &HistoryWords) -> Stored {
-        let (horizons, uses) = (self.horizons(), self.uses());
-        history.note_high(horizons.iter().map(Horizon::until_us).fold(uses.latest_us(), i64::max));
+        let ((horizons, copied_us), (uses, left)) = (self.horizons(), self.identities());
+        history.note_high(
+            horizons.iter().map(Horizon::until_us).fold(uses.latest_us().max(copied_us), i64::max),
+        );
         let stored_at = (server::database_oid().to_u32(), self.horizon.oid().to_u32());
         let is_elsewhere = history.stored_at().is_some_and(|known| known != stored_at);
-        Stored { horizons, uses, stored_at, is_elsewhere }
+        Stored { horizons, uses, left, copied_us, stored_at, is_elsewhere }
     }
 
-    fn horizons(&self) -> [Horizon; TRACKS] {
-        let mut horizons = [Horizon::NONE; TRACKS];
+    /// Returns the horizons that were stored in this database, and the highest horizon that was copied with the database
+    /// from another one. The server may have continued in the other database after the copy was made.
+    fn horizons(&self) -> ([Horizon; TRACKS], i64) {
+        let (mut horizons, mut copied_us) = ([Horizon::NONE; TRACKS], 0);
         self.horizon.for_each_row(HORIZON_COLUMNS, |row| {
-            if let [_, Some(track), Some(value), Some(until_us)] = row
+            if let [_, Some(database), Some(track), Some(value), Some(until_us)] = row
                 && let Some(horizon) = horizons.get_mut(track.value())
             {
-                *horizon = Horizon::new(value.value() as u8, until_us.value() as i64);
+                let until_us = until_us.value() as i64;
+                if database.value() as u32 == server::database_oid().to_u32() {
+                    *horizon = Horizon::new(value.value() as u8, until_us);
+                } else {
+                    copied_us = copied_us.max(until_us);
+                }
             }
         });
-        horizons
+        (horizons, copied_us)
     }
 
-    fn uses(&self) -> Uses {
-        let mut uses = Uses::default();
+    fn identities(&self) -> (Uses, Left) {
+        let (mut uses, mut left) = (Uses::default(), vec![]);
         self.used_identity.for_each_row(USED_COLUMNS, |row| {
-            if let [_, Some(datacenter), Some(worker), Some(value), Some(until_us), _] = row {
+            let [_, datacenter, worker, value, until_us, _, registry_id, since_us] = row;
+            if let [Some(datacenter), Some(worker), Some(value), Some(until_us)] =
+                [datacenter, worker, value, until_us]
+            {
                 let part = |datum: pg_sys::Datum| u32::try_from(datum.value() as i32).ok();
                 let identity = part(datacenter).zip(part(worker));
+                let identity = identity.map(|(datacenter, worker)| Identity { datacenter, worker });
                 uses.add([Use {
-                    identity: identity.map(|(datacenter, worker)| Identity { datacenter, worker }),
+                    identity,
                     scope: part(value).map_or(Scope::Others, |value| Scope::Value(value as u8)),
                     until_us: until_us.value() as i64,
                 }]);
+                if let (Some(identity), Some(id), Some(since_us)) = (identity, registry_id, since_us) {
+                    let registry_id = Uuid::from_bytes(uuid_of(id));
+                    let departure = Departure { registry_id, since_us: since_us.value() as i64 };
+                    left.extend((!registry_id.is_nil()).then_some((identity, departure)));
+                }
             }
         });
-        uses
+        (uses, left.into_iter().collect())
     }
 
-    /// Writes the records before the horizons. Therefore, a crash never leaves a horizon without its records.
-    pub fn write(&self, records: &[Use], horizons: [Option<Horizon>; TRACKS]) {
+    /// Returns the identities that were left to registries.
+    pub fn left(&self) -> Left {
+        self.identities().1
+    }
+
+    /// Writes the records of use and the new records in `left` before the horizons. Therefore, a crash never leaves a
+    /// horizon without its records.
+    pub fn write(&self, records: &[Use], left: &Left, horizons: [Option<Horizon>; TRACKS]) {
         // Read the stored records only if there are new records to compare, which is rare.
-        let new = if records.is_empty() { vec![] } else { self.uses().add(records.iter().copied()) };
-        for record in new {
+        let is_needed = !records.is_empty() || !left.is_empty();
+        let (mut uses, mut stored_left) = if is_needed { self.identities() } else { Default::default() };
+        let new = uses.add(records.iter().copied());
+        let mut rows: Vec<_> = stored_left
+            .add(left)
+            .iter()
+            .map(|(identity, _)| {
+                let until_us = uses.until_us(identity, 0).unwrap_or(0);
+                Use { identity: Some(identity), scope: Scope::ZERO, until_us }
+            })
+            .collect();
+        rows.extend(new);
+        for record in rows {
+            let departure = record.identity.filter(|_| record.scope == Scope::ZERO);
+            let departure = departure.and_then(|identity| stored_left.get(identity));
+            let registry_id = departure.map_or(Uuid::nil(), |departure| departure.registry_id);
+            let since_us = departure.map_or(0, |departure| departure.since_us);
             // An identity has at most 31 bits.
             let part =
                 |part: fn(Identity) -> u32| record.identity.map_or(OTHERS, |identity| part(identity) as i32);
@@ -148,7 +197,9 @@ impl Store {
             let key = [part(|identity| identity.datacenter), part(|identity| identity.worker), value];
             let [datacenter, worker, value] = key.map(pg_sys::Datum::from);
             let now = pgrx::datum::datetime_support::now().into_datum().unwrap_or(pg_sys::Datum::null());
-            let row = [FORMAT.into(), datacenter, worker, value, record.until_us.into(), now];
+            let registry_id = pg_sys::Datum::from(registry_id.as_bytes().as_ptr());
+            let until_us = record.until_us.into();
+            let row = [FORMAT.into(), datacenter, worker, value, until_us, now, registry_id, since_us.into()];
             self.used_identity.overwrite(USED_COLUMNS, row, |row| {
                 key.iter()
                     .zip(&row[1..])
@@ -157,9 +208,10 @@ impl Store {
         }
         for (track, horizon) in horizons.into_iter().enumerate() {
             let Some(horizon) = horizon else { continue };
-            let row =
-                [FORMAT.into(), track.into(), i32::from(horizon.value()).into(), horizon.until_us().into()];
-            let is_it = |row: &[Option<pg_sys::Datum>; 4]| row[1].is_some_and(|datum| datum.value() == track);
+            let value = i32::from(horizon.value()).into();
+            let database = server::database_oid().into();
+            let row = [FORMAT.into(), database, track.into(), value, horizon.until_us().into()];
+            let is_it = |row: &[Option<pg_sys::Datum>; 5]| row[2].is_some_and(|datum| datum.value() == track);
             self.horizon.overwrite(HORIZON_COLUMNS, row, is_it);
         }
     }
@@ -183,6 +235,7 @@ fn store_history() {
     // Rows of a newer version stay as they are.
     if let Ok(store) = Store::lock_or_report() {
         let (records, horizons) = history.stored_anew(&tracks);
-        store.write(&records, horizons.map(Some));
+        let left = IdentityFile::read(&Left::default()).map(|file| file.left).unwrap_or_default();
+        store.write(&records, &left, horizons.map(Some));
     }
 }

@@ -50,15 +50,15 @@ impl Unwanted {
 
     /// Returns the identities that this server can use, or the reason why no identity is usable.
     pub fn needs(&self) -> Result<Needs, String> {
-        let (datacenter, pin) = (config::datacenter_id(), config::worker_id());
+        let datacenter = config::datacenter_id();
         let layout = config::valid_layout().ok_or("snowflake_id.layout is not valid")?;
         let worker_limit = 1u64 << layout.bits(Field::Worker);
         layout
-            .check_identity(Identity { datacenter, worker: pin.unwrap_or(0) })
+            .check_identity(Identity { datacenter, worker: 0 })
             .map_err(|problem| layout.explain_misfit(&problem))?;
         Ok(Needs {
             datacenter,
-            pin,
+            pin: None,
             // The cast does not truncate, because a worker ID has at most 31 bits.
             worker_limit: worker_limit as u32,
             unwanted: self.workers.iter().map(|(worker, _)| *worker).collect(),

@@ -9,6 +9,7 @@ use snowflake_id_core::lease_round::{LeaseRound, Refusal};
 use snowflake_id_core::lease_state::Outcome;
 use snowflake_id_core::message::instant;
 use snowflake_id_core::protocol::Caller;
+use uuid::Uuid;
 
 use crate::background::connection::{NoAnswer, Refused};
 use crate::background::rounds::{Logged, in_short};
@@ -61,7 +62,8 @@ impl Failure {
     }
 
     /// The registry has answered without a usable lease, or an effect has failed.
-    pub fn of(refusal: Refusal, clock_offset: Duration) -> Failure {
+    /// `last_registry` is the registry that granted the last lease, with the time at which the server moved to it.
+    pub fn of(refusal: Refusal, clock_offset: Duration, last_registry: Option<(Uuid, i64)>) -> Failure {
         let (outcome, detail) = match refusal {
             Refusal::Answer(outcome, detail) => (outcome, detail),
             Refusal::Failure(why) => return Failure::new(RegistryState::Unreachable, why),
@@ -92,8 +94,15 @@ impl Failure {
                 format!("the clocks of this server and of the registry differ by {}", duration(clock_offset)),
             ),
             Outcome::Foreign => {
-                let why = "the last lease was granted by another registry; if the change of registries is intended, stop the server and remove file \"snowflake_id.lease\" from its data directory";
-                (RegistryState::Foreign, why.into())
+                let known = match last_registry {
+                    Some((id, at_us)) => format!(
+                        "this server moved to registry {id} at {}, and snowflake_id.registry names another registry",
+                        instant(at_us)
+                    ),
+                    None => "the last lease was granted by another registry".into(),
+                };
+                let how = "if the change of registries is intended, stop the server and remove file \"snowflake_id.lease\" from its data directory";
+                (RegistryState::Foreign, format!("{known}; {how}"))
             }
             Outcome::Mismatch(mismatch) => {
                 let why = mismatch.explain(Caller::Server, detail.as_deref());

@@ -18,6 +18,7 @@ use super::lease_file;
 use super::needs::Unwanted;
 use super::report::{Failure, Report};
 use crate::background::connection::{self, NoAnswer};
+use crate::background::own_file::Found;
 use crate::background::rounds;
 use crate::background::stop::is_stopping;
 use crate::config;
@@ -60,7 +61,7 @@ impl Worker {
     /// `None` if the process must stop.
     pub fn new(shared: &'static State) -> Option<Worker> {
         let mut report = Report::new();
-        let (state, problem) = loop {
+        let (found, problem) = loop {
             let problem = match lease_file::read() {
                 Ok(read) => break read,
                 Err(problem) => problem,
@@ -68,16 +69,29 @@ impl Worker {
             let failure = Failure::new(RegistryState::Mismatch(Mismatch::CallerTooOld), problem);
             report.fail(failure, &LeaseRound::new(LeaseState::default(), false));
             shared.server_status.wakeup.request();
-            let until = Instant::now() + PAUSE_WITHOUT_ROUND;
-            rounds::sleep(&shared.server_status.registry_wakeup, until, until, || {
-                is_still_needed().then_some(until)
-            });
-            if !is_still_needed() {
-                return None;
-            }
+            pause_at_start(shared)?;
         };
         if let Some(problem) = problem {
             log!("snowflake_id: {problem}");
+        }
+        let keeper = &shared.server_status.keeper;
+        while !matches!(found, Found::Own(_)) && !keeper.is_identity_known() {
+            pause_at_start(shared)?;
+        }
+        let state = match found {
+            Found::Own(state) => state,
+            // An administrator has removed the file, so that the server can move to another registry.
+            Found::Nothing if !keeper.is_old_copy() => LeaseState::default(),
+            Found::Nothing | Found::Damaged(_) => {
+                LeaseState::default().of_last_registry(keeper.last_registry())
+            }
+            Found::Copy(state) => state.of_an_unrecognized_server().of_last_registry(keeper.last_registry()),
+        };
+        if state != LeaseState::default() && keeper.is_old_copy() {
+            // After the next start, the file with the identities no longer shows that this server is an old copy.
+            if let Err(problem) = lease_file::write(&state) {
+                log!("snowflake_id: {problem}");
+            }
         }
         Some(Worker {
             shared,
@@ -194,7 +208,7 @@ impl Worker {
     /// represent the facts, the request is sent again with the facts in ASCII. The grant of a worker ID must
     /// not depend on the characters in the facts.
     fn send(&mut self, request: &Request) -> Result<Event, NoAnswer> {
-        let mut facts = facts();
+        let mut facts = facts(self.shared);
         let is_ascii = facts.node_name.is_ascii() && facts.host.as_deref().is_none_or(str::is_ascii);
         if is_ascii || self.tells_facts_as_they_are {
             match self.send_once(request, &facts) {
@@ -254,6 +268,7 @@ impl Worker {
     fn tell(&self, lease: Lease) {
         lease::tell(|lease_status| {
             (lease_status.lease, lease_status.is_inherited) = (Some(lease), self.round.is_inherited());
+            lease_status.registry_id = self.round.state().registry_id;
         });
         self.shared.server_status.wakeup.request();
     }
@@ -281,7 +296,9 @@ impl Worker {
             }
             Err(refusal) => {
                 let offset = self.round.terms().clock_offset();
-                let failure = self.failure.take().unwrap_or_else(|| Failure::of(refusal, offset));
+                let failure = self.failure.take().unwrap_or_else(|| {
+                    Failure::of(refusal, offset, self.shared.server_status.keeper.last_registry())
+                });
                 let is_stuck = failure.is_stuck;
                 self.fail(failure);
                 if is_stuck {
@@ -329,6 +346,15 @@ impl Worker {
     }
 }
 
+/// Waits for the keeper or an administrator before the first round. Returns `None` if the process must stop.
+fn pause_at_start(shared: &State) -> Option<()> {
+    let (now, until) = (Instant::now(), Instant::now() + PAUSE_WITHOUT_ROUND);
+    let wakeup = &shared.server_status.registry_wakeup;
+    wakeup.take_wanted();
+    rounds::sleep(wakeup, now, until, || is_still_needed().then_some(now));
+    is_still_needed().then_some(())
+}
+
 /// Returns whether the process need not stop.
 fn is_still_needed() -> bool {
     process::reload_if_asked();
@@ -336,13 +362,16 @@ fn is_still_needed() -> bool {
 }
 
 /// What this server tells about itself.
-fn facts() -> Facts {
+fn facts(shared: &State) -> Facts {
+    let by_hand = shared.server_status.keeper.by_hand();
+    let by_hand = by_hand.filter(|identity| identity.datacenter == config::datacenter_id());
     Facts {
         node_name: config::node_name(),
         host: Some(server::host()),
         port: Some(server::port()),
         layout: config::valid_layout().map(|layout| layout.label()),
         version: config::VERSION.to_owned(),
+        by_hand: by_hand.into_iter().map(|identity| identity.worker).collect(),
     }
 }
 

@@ -4,7 +4,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
+use snowflake_id_core::left::Left;
 use snowflake_id_core::{Identity, Lease};
+use uuid::Uuid;
 
 /// The words of the keeper.
 #[derive(Default)]
@@ -32,6 +34,16 @@ pub struct KeeperWords {
     /// The number of the lease status (see [`super::lease`]) whose lease the keeper cannot use. The registry
     /// worker then requests another identity. The number is 0 if no other identity is needed.
     pub another_needed_after: AtomicU64,
+    /// The identity that is set by hand, encoded by [`Identity::to_word`].
+    by_hand: AtomicU64,
+    /// The ID of the registry from which the server last leased an identity, or 0 if there is none.
+    last_registry: [AtomicU64; 2],
+    /// The time at which the server moved to that registry.
+    moved_at_us: AtomicI64,
+    /// True if the server was started as a copy that was made before the server moved to its last registry.
+    is_old_copy: AtomicBool,
+    /// True if the words about identities are set.
+    is_identity_known: AtomicBool,
 }
 
 /// The reason why the gate is closed.
@@ -46,6 +58,8 @@ pub enum Closed {
     Problem = 2,
     /// The registry has not granted an identity.
     NoLease = 3,
+    /// The identity is refused, because other servers or earlier IDs may have used it. The report contains the reason.
+    Refused = 4,
 }
 
 /// The reason why the server's default layout cannot issue IDs: a part of the identity that is too large, or a
@@ -81,6 +95,7 @@ impl KeeperWords {
             1 => Closed::NoWorkerId,
             2 => Closed::Problem,
             3 => Closed::NoLease,
+            4 => Closed::Refused,
             _ => Closed::Starting,
         }
     }
@@ -112,6 +127,41 @@ impl KeeperWords {
     pub(super) fn set_lease(&self, lease: &Lease) {
         self.lease_from_us.store(lease.from_us, Ordering::Release);
         self.lease_until_us.store(lease.until_us, Ordering::Release);
+    }
+
+    /// Publishes the identity that is set by hand, and the last registry of the server.
+    pub fn set_identities(&self, by_hand: Option<Identity>, left: &Left, is_old_copy: bool) {
+        self.by_hand.store(by_hand.map_or(Identity::NOBODY, Identity::to_word), Ordering::Relaxed);
+        let id = left.latest().map_or(Uuid::nil(), |latest| latest.registry_id);
+        let (high, low) = id.as_u64_pair();
+        self.last_registry[0].store(high, Ordering::Relaxed);
+        self.last_registry[1].store(low, Ordering::Relaxed);
+        self.moved_at_us.store(left.moved_at_us().unwrap_or(0), Ordering::Relaxed);
+        self.is_old_copy.fetch_or(is_old_copy, Ordering::Relaxed);
+        self.is_identity_known.store(true, Ordering::Release);
+    }
+
+    /// Returns whether [`KeeperWords::set_identities`] was called since the server was started.
+    pub fn is_identity_known(&self) -> bool {
+        self.is_identity_known.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the server was started as a copy that was made before the server moved to its last registry.
+    pub fn is_old_copy(&self) -> bool {
+        self.is_old_copy.load(Ordering::Relaxed)
+    }
+
+    /// Returns the identity that is set by hand.
+    pub fn by_hand(&self) -> Option<Identity> {
+        Identity::from_word(self.by_hand.load(Ordering::Relaxed))
+    }
+
+    /// Returns the registry from which the server last leased an identity, and the time at which the server moved to
+    /// that registry, in microseconds of Unix time.
+    pub fn last_registry(&self) -> Option<(Uuid, i64)> {
+        let [high, low] = &self.last_registry;
+        let id = Uuid::from_u64_pair(high.load(Ordering::Relaxed), low.load(Ordering::Relaxed));
+        (!id.is_nil()).then(|| (id, self.moved_at_us.load(Ordering::Relaxed)))
     }
 
     /// Returns how long the current commit has been in progress, in microseconds.

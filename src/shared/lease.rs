@@ -10,6 +10,7 @@ use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 use snowflake_id_core::Lease;
 use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::protocol::Mismatch;
+use uuid::Uuid;
 
 use super::bounded_text::BoundedText;
 use super::memory::State;
@@ -77,6 +78,8 @@ pub struct LeaseStatus {
     pub number: u64,
     /// The lease that the server holds. It is stored durably.
     pub lease: Option<Lease>,
+    /// The ID of the registry that granted the lease.
+    pub registry_id: Option<Uuid>,
     /// True if the lease was granted before the registry worker was started.
     pub is_inherited: bool,
     pub state: RegistryState,

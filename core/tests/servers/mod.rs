@@ -74,6 +74,7 @@ pub fn new_server() -> Seen {
         horizon_margin_us: HORIZON_MARGIN_US,
         tracks: Default::default(),
         is_elsewhere: false,
+        copied_us: 0,
         uses: Uses::default(),
         history: History::default(),
         raise_floor_to_us: None,

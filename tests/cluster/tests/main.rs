@@ -61,6 +61,7 @@ mod fleet {
     mod encodings;
     mod failover;
     mod forgetful;
+    mod hands;
     pub mod hostile_registry;
     mod lease_file;
     mod leases;

@@ -395,6 +395,7 @@ impl Server {
             horizon_margin_us,
             tracks: shared.tracks(stored.horizons),
             is_elsewhere,
+            copied_us: 0,
             uses: stored.uses.clone(),
             history: shared.history.snapshot(),
             raise_floor_to_us,

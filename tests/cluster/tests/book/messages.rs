@@ -15,6 +15,7 @@ const NOT_MESSAGES: &[&str] = &[
     // States.
     "no keeper",
     "no worker id",
+    "worker id refused",
     "worker id too large",
     "datacenter id too large",
     "clock before epoch",

@@ -87,8 +87,8 @@ fn the_floor_is_moved_by_hand_under_a_lease() {
 /// worker ID is available. The server lets the lease end, and continues above it.
 #[test]
 fn a_lease_of_a_forgotten_life_ends() {
-    let fleet = Fleet::start(LASTING_LEASES);
-    let server = fleet.server_with_clock().worker(5).start();
+    let fleet = Fleet::start(&format!("first_worker => 512, last_worker => 512, {LASTING_LEASES}"));
+    let server = fleet.server_with_clock().start();
     let mut all = some_ids(&server);
     server.connect().run("CREATE DATABASE other");
     server.connect_to("other").run("CREATE EXTENSION snowflake_id");
@@ -101,7 +101,7 @@ fn a_lease_of_a_forgotten_life_ends() {
     set_clocks([&server, &fleet.registry], AFTER_THE_LEASE);
     all.push(wait_for_first_id(&mut client));
     assert_increasing(&all);
-    assert_eq!(leased_worker(&server), 5);
+    assert_eq!(leased_worker(&server), 512);
 }
 
 /// A server without any record of its earlier use does not try one worker ID after another.

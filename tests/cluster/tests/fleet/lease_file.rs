@@ -182,7 +182,11 @@ fn another_registry() {
         server.change("snowflake_id.registry", &other.connection_string());
         wait_for_registry_state(&server, "another registry");
         assert_eq!(leased_worker(&server), worker);
-        assert!(server.log().contains("the last lease was granted by another registry"), "{}", server.log());
+        assert!(
+            server.log().contains("and snowflake_id.registry names another registry"),
+            "{}",
+            server.log()
+        );
         set_clocks([&server, &of_other, &other.registry], LATE_IN_A_LEASE);
         assert_renewed(&of_other);
         set_clocks([&server, &of_other, &other.registry], AFTER_THE_LEASE);

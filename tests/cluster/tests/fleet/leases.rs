@@ -1,7 +1,6 @@
 //! Servers that lease their worker IDs: which server gets which ID, how long a lease lasts, and what servers report
 //! when it is over.
 
-use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -46,7 +45,7 @@ fn a_layout_without_room_for_the_worker_id() {
     client.run("SELECT snowflake_nextval()");
 }
 
-/// A registry that nobody has started, and a worker ID that the layout has no room for: each has a state of its own.
+/// A registry that nobody has started, and a datacenter ID that the layout has no room for: each has a state of its own.
 #[test]
 fn why_there_is_no_worker_id() {
     let registry = Registry::of_leases(LASTING_LEASES).not_started().start(Cluster::builder());
@@ -64,12 +63,14 @@ fn why_there_is_no_worker_id() {
     ask_now(&server, &registry.connection_string("fleet"));
     wait_for_registry_state(&server, "granted");
 
-    let pinned =
-        Cluster::builder().worker(5000).set("snowflake_id.registry", registry.connection_string("fleet"));
-    let pinned = pinned.start();
-    wait_for_registry_state(&pinned, "misconfigured");
-    eventually("the state", || server_state(&mut pinned.connect()) == "worker id too large");
-    wait_for_error(&pinned, "worker ID 5000 does not fit layout \"standard\", whose worker IDs end at 1023");
+    let elsewhere = Cluster::builder()
+        .preload()
+        .set("snowflake_id.datacenter_id", "3")
+        .set("snowflake_id.registry", registry.connection_string("fleet"))
+        .start();
+    wait_for_registry_state(&elsewhere, "misconfigured");
+    eventually("the state", || server_state(&mut elsewhere.connect()) == "datacenter id too large");
+    wait_for_error(&elsewhere, "datacenter");
 }
 
 /// The connection string leads to a database without a registry or to none, or the role does not exist or may not connect.
@@ -275,69 +276,30 @@ fn the_worker_id_is_exchanged_under_load() {
     assert_eq!(disorder, 0);
 }
 
-/// If the configuration has a worker ID, the registry grants that worker ID or none.
+/// A worker ID in the configuration is not requested from the registry.
 #[test]
-fn a_pinned_worker_id() {
+fn a_worker_id_in_the_configuration() {
     let fleet = Fleet::start(LASTING_LEASES);
-    let holder = fleet.server().set("snowflake_id.worker_id", "7").set("cluster_name", "holder").start();
-    assert_eq!(leased_worker(&holder), 7);
-    let other = fleet.server().set("snowflake_id.worker_id", "7").set("cluster_name", "other").start();
-    wait_for_registry_state(&other, "all taken");
-    assert_eq!(failure(&mut other.connect(), "SELECT snowflake_nextval()").0, "55000");
-    // Changing the configured worker ID causes an exchange.
-    other.change("snowflake_id.worker_id", "9");
-    assert_eq!(leased_worker(&other), 9);
-    other.change("snowflake_id.worker_id", "-1");
-    assert_eq!(leased_worker(&other), 9);
+    let servers = ["one", "other"]
+        .map(|name| fleet.server().set("snowflake_id.worker_id", "7").set("cluster_name", name).start());
+    let workers = servers.each_ref().map(leased_worker);
+    assert_ne!(workers[0], workers[1]);
+    for (server, worker) in servers.iter().zip(workers) {
+        let warning = shown(&mut server.connect(), "warning").unwrap();
+        assert!(
+            warning.contains("worker ID 7, ") && warning.contains(&format!("leased worker ID {worker} ")),
+            "{warning}"
+        );
+        server.change("snowflake_id.worker_id", "9");
+        assert_renewed(server);
+        assert_eq!(leased_worker(server), worker);
+        server.change("snowflake_id.worker_id", "-1");
+        eventually("no warning", || shown(&mut server.connect(), "warning").is_none());
+    }
     // The datacenter is part of the identity.
-    let elsewhere = [
-        ("snowflake_id.datacenter_id", "3"),
-        ("snowflake_id.layout", "twitter"),
-        ("snowflake_id.worker_id", "7"),
-    ];
+    let elsewhere = [("snowflake_id.datacenter_id", "3"), ("snowflake_id.layout", "twitter")];
     let elsewhere = fleet.server().settings(&elsewhere).start();
-    assert_eq!(leased_worker(&elsewhere), 7);
-}
-
-/// The page's steps for moving from fixed worker IDs to a registry and back, with the servers under load: each server
-/// keeps its worker ID, and no call fails for lack of one.
-#[test]
-fn from_fixed_numbers_to_a_registry_and_back() {
-    let fleet = Fleet::start(LASTING_LEASES);
-    let fixed = ["0", "5"].map(|worker| {
-        let server = Cluster::builder().worker(worker).start();
-        create_orders(&server);
-        assert_eq!(leased_worker(&server).to_string(), worker);
-        server
-    });
-    let change = |server: &Cluster, name: &str, value: &str, worker: i32, source: &str| {
-        server.change(name, value);
-        let mut client = server.connect();
-        eventually(source, || shown(&mut client, "identity_source").as_deref() == Some(source));
-        eventually("the same worker ID", || leased_worker(server) == worker);
-    };
-    let mut all = Vec::new();
-    for (server, worker) in fixed.iter().zip([0, 5]) {
-        let (handed_out, ()) = under_load(server, || {
-            change(server, "snowflake_id.registry", &fleet.connection_string(), worker, "registry");
-            change(server, "snowflake_id.worker_id", "-1", worker, "registry");
-        });
-        all.extend(handed_out.all());
-    }
-    let newcomer = fleet.server().start();
-    let third = leased_worker(&newcomer);
-    assert!(![0, 5].contains(&third), "{third}");
-    all.extend(some_ids(&newcomer));
-    for (server, worker) in fixed.iter().zip([0, 5]) {
-        let (handed_out, ()) = under_load(server, || {
-            server.configure(&[("snowflake_id.worker_id", &worker.to_string())]);
-            change(server, "snowflake_id.registry", "", worker, "settings");
-        });
-        all.extend(handed_out.all());
-    }
-    assert_distinct(&all);
-    let workers: BTreeSet<i64> = all.iter().map(|id| (id >> 12) & 1023).collect();
-    assert_eq!(workers, BTreeSet::from([0, 5, third.into()]));
+    assert!(workers.contains(&leased_worker(&elsewhere)));
 }
 
 /// Two servers with the same name hold two worker IDs. A new server with a name that had a worker ID gets that worker

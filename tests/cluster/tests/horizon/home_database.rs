@@ -239,3 +239,42 @@ fn the_keepers_database_is_dropped_by_force() {
     all.extend(ids(&mut client, "SELECT snowflake_batch(100000)"));
     assert_increasing(&all);
 }
+
+/// The keeper's database is created from the former one, and its horizon stays behind. The clock is set back by less than
+/// `max_ahead` later.
+#[test]
+fn the_keepers_database_is_a_copy_of_the_former_one() {
+    let cluster = Cluster::builder().worker(1).short_horizon().home().clock();
+    let cluster = cluster.stopped();
+    drop(cluster.start_with_home());
+    let restart_with = |database: &str| {
+        cluster.stop_server("fast");
+        cluster.configure(&[("snowflake_id.database", database)]);
+        cluster.start_server();
+    };
+    // A database with sessions cannot be copied.
+    restart_with("postgres");
+    cluster.connect_to("template1").run("CREATE DATABASE newer WITH TEMPLATE home");
+    restart_with("home");
+    let mut client = cluster.connect();
+    let begin: f64 = single(&mut client, "SELECT extract(epoch FROM clock_timestamp())::float8");
+    client.run("SET snowflake_id.max_wait = '1min'");
+    let mut all = ids(&mut client, "SELECT snowflake_batch(100000) UNION ALL SELECT snowflake_batch(100000)");
+    let last = "SELECT extract(epoch FROM snowflake_timestamp(max(id)) - clock_timestamp())::float8 FROM unnest($1::bigint[]) AS id";
+    assert!(client.query_one(last, &[&all]).unwrap().get::<_, f64>(0) < 2.0);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    cluster.stop_server("immediate");
+    cluster.configure(&[("snowflake_id.database", "newer"), ("snowflake_id.max_ahead", "30s")]);
+    cluster.set_clock(begin - now - 5.0);
+    cluster.start_server();
+    let mut client = cluster.connect();
+    wait_for_first_id(&mut client);
+    client.run("SET snowflake_id.max_wait = '1min'");
+    // Until the clock has passed the time of the first IDs again.
+    let is_past = format!("SELECT extract(epoch FROM clock_timestamp()) > {begin} + 1");
+    while !single::<bool>(&mut client, &is_past) {
+        all.extend(ids(&mut client, "SELECT snowflake_batch(20000)"));
+    }
+    println!("{} IDs", all.len());
+    assert_distinct(&all);
+}

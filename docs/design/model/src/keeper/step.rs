@@ -299,6 +299,7 @@ impl Protocol {
             horizon_margin_us: self.horizon_margin_us + more_us,
             tracks: self.tracks(shared, stored),
             is_elsewhere: shared.history.has_place && !disk.is_known,
+            copied_us: 0,
             uses,
             history: self.history(&shared.history),
             raise_floor_to_us: raise.map(|floor| self.us(floor)),

@@ -179,6 +179,7 @@ impl Server {
             horizon_margin_us: margin_us,
             tracks: self.tracks(),
             is_elsewhere: false,
+            copied_us: 0,
             uses: self.stored.uses(),
             history: self.history(),
             raise_floor_to_us: None,
