@@ -3764,6 +3764,9 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
                ('no worker id', false,
                 'Choose a worker ID that no other server has or ever had. If it is 1, run: '
                 'ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf();'),
+               ('worker id refused', false,
+                'Set snowflake_id.registry if this server or its primary has joined a registry. Otherwise, choose a worker ID '
+                'that no server ever had.'),
                ('worker id too large', false,
                 'Choose a smaller worker ID that no other server has or ever had, or a layout with more worker bits. If it '
                 'is 1, run: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf();'),
@@ -3803,7 +3806,7 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
     UNION ALL
     SELECT 'the server reports a warning', status.warning, 'Page "Errors and log messages" of the manual describes this warning.'
     FROM status
-    WHERE status.warning IS NOT NULL
+    WHERE status.warning IS NOT NULL AND status.warning !~ '^this standby'
       AND NOT (is_explained AND status.warning ~ '^(the clocks of this server|the lease of this server)')
     UNION ALL
     SELECT 'the horizon is beyond the end of the lease',
@@ -3825,7 +3828,15 @@ VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 DECLARE
     last record;
     own record;
+    warning CONSTANT text := (SELECT status.warning FROM snowflake_internal.snowflake_server_status() AS status);
 BEGIN
+    IF warning ~ '^this standby' THEN
+        problem := 'this standby would issue no IDs after a promotion';
+        detail := warning;
+        hint := 'Set snowflake_id.registry as on the primary.';
+        RETURN NEXT;
+        RETURN;
+    END IF;
     -- Only the keeper's database has the records. After REFRESH .. WITH NO DATA, a query fails.
     IF current_setting('snowflake_id.database') <> current_database()
        OR NOT (SELECT relispopulated FROM pg_class WHERE oid = 'snowflake_internal.used_identity'::regclass) THEN
