@@ -128,18 +128,17 @@ pub struct Choice {
 pub fn choose(candidates: &Candidates, left: &Left, now_us: i64) -> Choice {
     let Candidates { has_registry, leased, by_hand, open_for, used_before } = *candidates;
     let departure = by_hand.and_then(|identity| left.get(identity));
+    // A lease is used to its end, also while the registry worker stops because the settings name no registry any more. A
+    // lease that is withdrawn closes the gate.
+    let former = open_for.filter(|lease| !lease.is_for_good() && now_us < lease.until_us);
     if has_registry {
         let open_by_hand = open_for.filter(Lease::is_for_good).map(|lease| lease.identity);
         let continued = by_hand
             .filter(|identity| departure.is_none() && [open_by_hand, used_before].contains(&Some(*identity)));
-        return Choice { wanted: leased.or(continued.map(Lease::for_good)), refused: None };
+        return Choice { wanted: leased.or(continued.map(Lease::for_good)).or(former), refused: None };
     }
     match by_hand.zip(departure) {
-        // The former lease is used to its end.
-        Some(refused) => Choice {
-            wanted: open_for.filter(|lease| !lease.is_for_good() && now_us < lease.until_us),
-            refused: Some(refused),
-        },
+        Some(refused) => Choice { wanted: former, refused: Some(refused) },
         None => Choice { wanted: by_hand.map(Lease::for_good), refused: None },
     }
 }

@@ -44,8 +44,10 @@ fn beside_a_registry() {
         assert_eq!(wanted(Candidates { leased: Some(leased()), ..candidates }, &none), Some(leased()));
     }
     // A lease of the same worker ID is no permission to use it by hand.
-    let was_leased = Candidates { open_for: Some(Lease { identity: worker(1), ..leased() }), ..begins };
-    assert_eq!(wanted(was_leased, &none), None);
+    let lease = Lease { identity: worker(1), ..leased() };
+    let was_leased = Candidates { open_for: Some(lease), ..begins };
+    assert_eq!(wanted(was_leased, &none), Some(lease));
+    assert_eq!(choose(&was_leased, &none, lease.until_us).wanted, None);
 }
 
 #[test]
