@@ -996,7 +996,7 @@ impl Error {
                 format!("could not get numbers of segment \"{name}\" in time"),
                 format!("The call waited for {} (snowflake_id.max_wait). {detail}", duration(*max_wait)),
                 format!(
-                    "If the registry reports a quarantine, although no commits were lost: SELECT snowflake_registry.end_quarantine(); Otherwise check the server log and view snowflake_segment_status. If numbers are used faster than this server can fetch them, larger ranges help: SELECT snowflake_registry.alter_segment({}, min_step => ..., max_step => ...);",
+                    "If the registry reports a quarantine, although no commits were lost and no server has a worker ID of another or an earlier registry: SELECT snowflake_registry.end_quarantine(); Otherwise check the server log and view snowflake_segment_status. If numbers are used faster than this server can fetch them, larger ranges help: SELECT snowflake_registry.alter_segment({}, min_step => ..., max_step => ...);",
                     literal_of_shown(name)
                 ),
             ),

@@ -189,6 +189,7 @@ CREATE TABLE snowflake_registry.lease (
     reserved_for text,
     note text,
     said_by_hand_at timestamptz,
+    was_leased boolean NOT NULL DEFAULT false,
     used_until timestamptz,
     released_until timestamptz,
     unsigned_since timestamptz,
@@ -199,7 +200,7 @@ CREATE TABLE snowflake_registry.lease (
 -- With this fillfactor, renewals are HOT updates.
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.lease IS
-    'identities that were ever granted, reserved, or reported as used by hand, with the last range of each; rows are never '
+    'identities that were ever granted, also by an earlier registry, reserved, or reported as used by hand, with the last range of each; rows are never '
     'removed';
 COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'start of the last granted range';
 COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'end of the last granted range; never decreases';
@@ -224,6 +225,8 @@ COMMENT ON COLUMN snowflake_registry.lease.reserved_for IS
 COMMENT ON COLUMN snowflake_registry.lease.note IS 'text that the administrator passed to reserve()';
 COMMENT ON COLUMN snowflake_registry.lease.said_by_hand_at IS
     'time at which a server last reported that its configuration sets this worker ID by hand; such a worker ID is granted last';
+COMMENT ON COLUMN snowflake_registry.lease.was_leased IS
+    'true if a registry that this registry replaced has leased the identity';
 COMMENT ON COLUMN snowflake_registry.lease.used_until IS
     'if the holder has released the lease: time at which it stopped, and at which the next range may start; otherwise NULL';
 COMMENT ON COLUMN snowflake_registry.lease.released_until IS
@@ -996,13 +999,17 @@ COMMENT ON FUNCTION snowflake_registry.requests_in_token(snowflake_registry.sett
 CREATE FUNCTION snowflake_registry.wal_position() RETURNS pg_lsn
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    size_of_header CONSTANT numeric := 24;
     inserted pg_lsn;
+    size_of_header numeric;
 BEGIN
     inserted := pg_current_wal_insert_lsn();
     -- If the last page is full, the position is behind the header of the next page, which is flushed only with a record.
-    RETURN CASE WHEN mod(inserted - pg_lsn '0/0', current_setting('wal_block_size')::numeric) = size_of_header
-                THEN inserted - size_of_header ELSE inserted END;
+    -- The first page of each segment has a longer header.
+    size_of_header := CASE
+        WHEN mod(inserted - pg_lsn '0/0', pg_size_bytes(current_setting('wal_segment_size'))) = 40 THEN 40
+        WHEN mod(inserted - pg_lsn '0/0', current_setting('wal_block_size')::numeric) = 24 THEN 24
+        ELSE 0 END;
+    RETURN inserted - size_of_header;
 EXCEPTION
     WHEN insufficient_privilege OR feature_not_supported OR undefined_function OR object_not_in_prerequisite_state THEN
         RETURN NULL;
@@ -1271,7 +1278,7 @@ BEGIN
                 SET used_until = NULL,
                     -- A later grant that starts before the end of this one follows a release, which was lost.
                     released_until = CASE
-                        WHEN shown.grant_count > lease.grant_count AND shown.granted_from < lease.granted_until
+                        WHEN shown.grant_count > lease.grant_count AND lease.grant_count > 0 AND shown.granted_from < lease.granted_until
                         THEN greatest(lease.released_until, shown.granted_until) ELSE lease.released_until END,
                     granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
@@ -1279,7 +1286,8 @@ BEGIN
                     grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL,
                     is_renewed = true, protocol = DEFAULT,
                     lease_id = CASE WHEN shown.grant_count > lease.grant_count
-                                         AND coalesce(lease.used_until, lease.granted_until) <= shown.granted_from
+                                         AND (lease.grant_count = 0
+                                              OR coalesce(lease.used_until, lease.granted_until) <= shown.granted_from)
                                     THEN holder END
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
             END IF;
@@ -1384,7 +1392,7 @@ BEGIN
     RAISE LOG 'snowflake_id_registry: quarantine: no server gets a new worker ID before %',
         snowflake_registry.in_words(until)
         USING DETAIL = format('Commits may have been lost: %s.', reason),
-              HINT = 'If no commits were lost: SELECT snowflake_registry.end_quarantine();';
+              HINT = snowflake_registry.hint_of_quarantine();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text) IS
@@ -1436,7 +1444,7 @@ BEGIN
         RAISE LOG 'snowflake_id_registry: no server gets a new worker ID before %, unless a witness shortens the quarantine',
             snowflake_registry.in_words(after.counted_at + after.waits)
             USING DETAIL = format('Reason: %s.', after.quarantine_reason),
-                  HINT = 'If no commits were lost: SELECT snowflake_registry.end_quarantine();';
+                  HINT = snowflake_registry.hint_of_quarantine();
     END IF;
     -- As in enter_quarantine(), stored nonces may be out of date.
     UPDATE snowflake_registry.lease SET nonce = NULL WHERE nonce IS NOT NULL;
@@ -1769,9 +1777,16 @@ BEGIN
         WHERE lease.lease_id = call.lease_id;
     END IF;
 
-    IF registry.registry_id IS NULL OR NOT registry.is_started THEN
+    IF registry.frozen_until IS NOT NULL THEN
+        answer.outcome := 'taken';
+        answer.detail := 'the registry is frozen: its administrator must call snowflake_registry.unfreeze()';
+        RETURN answer;
+    ELSIF registry.registry_id IS NULL OR NOT registry.is_started THEN
         answer.outcome := 'not started';
-        answer.detail := 'its administrator must call snowflake_registry.start_fleet()';
+        answer.detail := CASE
+            WHEN EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0)
+            THEN 'the fleet was ended: to continue it, its administrator must call snowflake_registry.quarantine()'
+            ELSE 'its administrator must call snowflake_registry.start_fleet()' END;
         RETURN answer;
     ELSIF needs.datacenter > registry.last_datacenter THEN
         answer.outcome := 'taken';
@@ -1780,11 +1795,7 @@ BEGIN
         RETURN answer;
     END IF;
 
-    IF registry.frozen_until IS NOT NULL THEN
-        answer.outcome := 'taken';
-        answer.detail := 'the registry is frozen: its administrator must call snowflake_registry.unfreeze()';
-        RETURN answer;
-    ELSIF registry.waits > '0' THEN
+    IF registry.waits > '0' THEN
         answer.outcome := 'taken';
         answer.free_from := snowflake_registry.microseconds(registry.counted_at + registry.waits);
         answer.detail := format('quarantine until %s: %s',
@@ -2014,7 +2025,8 @@ BEGIN
         answer.detail := format('worker ID %s was renewed under the same lease by another server, last at %s',
                                 held.worker_id, snowflake_registry.in_words(held.renewed_at));
         RETURN answer;
-    ELSIF held.is_reserved AND held.reserved_for IS DISTINCT FROM session_user THEN
+    ELSIF held.is_reserved AND held.reserved_for IS DISTINCT FROM session_user AND registry.frozen_until IS NULL THEN
+        -- A frozen registry grants no other worker ID.
         answer.outcome := 'unknown';
         answer.detail := format('worker ID %s is reserved for %s', held.worker_id,
                                 snowflake_registry.reserved_in_words(held.reserved_for));
@@ -3019,7 +3031,7 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = format('Number of worker IDs that this registry has granted: %s.', given),
                   HINT = CASE WHEN registry.is_started
-                      THEN 'If the registry is in quarantine and no commits were lost: SELECT snowflake_registry.end_quarantine();'
+                      THEN snowflake_registry.hint_of_quarantine()
                       ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
     END IF;
     registry.first_worker := coalesce(start_fleet.first_worker, registry.first_worker);
@@ -3056,10 +3068,16 @@ COMMENT ON FUNCTION snowflake_registry.start_fleet(int, int, timestamptz, boolea
 
 CREATE FUNCTION snowflake_registry.quarantine_detail(settings snowflake_registry.settings) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql
-RETURN format('The registry may have lost commits that granted worker IDs. It is in quarantine until %s: %s.',
+RETURN format('The registry is in quarantine until %s: %s.',
               snowflake_registry.in_words(settings.counted_at + settings.waits), settings.quarantine_reason);
 COMMENT ON FUNCTION snowflake_registry.quarantine_detail(snowflake_registry.settings) IS
     'formats the present quarantine for messages';
+
+CREATE FUNCTION snowflake_registry.hint_of_quarantine() RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN 'If no commits were lost, and no server has a worker ID of another or an earlier registry: '
+       'SELECT snowflake_registry.end_quarantine();';
+COMMENT ON FUNCTION snowflake_registry.hint_of_quarantine() IS 'hint of all messages about a quarantine';
 
 CREATE FUNCTION snowflake_registry.end_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -3071,8 +3089,7 @@ BEGIN
         RAISE EXCEPTION 'servers may still issue IDs with worker IDs of this registry'
             USING ERRCODE = 'object_in_use',
                   DETAIL = snowflake_registry.quarantine_detail(registry),
-                  HINT = 'If no commits were lost, or if no server still uses a worker ID of this registry: '
-                         'SELECT snowflake_registry.end_quarantine();';
+                  HINT = snowflake_registry.hint_of_quarantine();
     END IF;
     SELECT count(*) AS leases, max(coalesce(used_until, granted_until)) AS until INTO live
     FROM snowflake_registry.lease WHERE coalesce(used_until, granted_until) > clock_timestamp();
@@ -3155,6 +3172,7 @@ DECLARE
     registry snowflake_registry.settings;
     held snowflake_registry.lease;
     is_live boolean;
+    servers record;
 BEGIN
     IF coalesce(reserve.worker_id < 0 OR reserve.datacenter_id < 0, true) THEN
         RAISE EXCEPTION 'worker ID and datacenter ID must not be negative or null'
@@ -3200,7 +3218,7 @@ BEGIN
                       ELSE format('Use another worker ID, or revoke the lease first: '
                                   'SELECT snowflake_registry.revoke_lease(%s, %s);',
                                   reserve.worker_id, reserve.datacenter_id) END;
-    ELSIF for_role IS NULL AND held.grant_count > 0 THEN
+    ELSIF for_role IS NULL AND (held.grant_count > 0 OR held.was_leased) THEN
         RAISE EXCEPTION 'worker ID % (datacenter %) was leased before', reserve.worker_id, reserve.datacenter_id
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = 'A worker ID that was leased once is never used by hand.',
@@ -3209,7 +3227,26 @@ BEGIN
         RAISE EXCEPTION 'cannot reserve a worker ID for use by hand during a quarantine'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = snowflake_registry.quarantine_detail(registry),
-                  HINT = 'If no commits were lost: SELECT snowflake_registry.end_quarantine();';
+                  HINT = snowflake_registry.hint_of_quarantine();
+    ELSIF for_role IS NULL AND registry.frozen_until IS NOT NULL AND NOT coalesce(held.is_reserved, false) THEN
+        RAISE EXCEPTION 'cannot reserve a worker ID for use by hand in a freeze'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'Another registry may lease the worker ID.',
+                  HINT = 'Reserve it on the other registry. If no other registry replaces this one: '
+                         'SELECT snowflake_registry.unfreeze();';
+    ELSIF for_role IS NOT NULL AND NOT coalesce(held.is_reserved, false) THEN
+        SELECT count(*) FILTER (WHERE lease.role = for_role AND lease.lease_id IS NOT NULL AND lease.used_until IS NULL
+                                      AND lease.granted_until > moment) AS leases,
+               count(*) FILTER (WHERE lease.reserved_for = for_role) + 1 AS reserved
+        INTO servers
+        FROM snowflake_registry.lease AS lease WHERE lease.datacenter_id = reserve.datacenter_id;
+        IF servers.leases > servers.reserved THEN
+            RAISE EXCEPTION 'role % is used by several servers', snowflake_registry.name_in_words(for_role)
+                USING ERRCODE = 'object_in_use',
+                      DETAIL = format('The role holds %s leases, and %s worker IDs would be reserved for it. It would get no others.',
+                                      servers.leases, servers.reserved),
+                      HINT = 'Give each server a role of its own: SELECT snowflake_registry.add_server(name);';
+        END IF;
     END IF;
     IF NOT coalesce(held.is_reserved, false) THEN
         INSERT INTO snowflake_registry.lease AS lease (
@@ -3236,6 +3273,24 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.reserve(int, int, regrole, text) IS
     'reserves a worker ID permanently: for use without the registry, or, if used_by is specified, for leases of this login '
     'role; returns the time from which the worker ID can be used';
+
+-- Without these rows, this registry would allow to use a worker ID by hand that the registry before it has leased.
+CREATE FUNCTION snowflake_registry.mark_leased(worker_ids int[], datacenter_id int DEFAULT 0) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM snowflake_registry.begin_request();
+    INSERT INTO snowflake_registry.lease AS lease (
+        datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, grant_count, was_leased
+    )
+    SELECT mark_leased.datacenter_id, number, moment, moment, moment, moment, 0, true
+    FROM unnest(mark_leased.worker_ids) AS number, clock_timestamp() AS moment
+    ON CONFLICT (datacenter_id, worker_id) DO UPDATE SET was_leased = true;
+    PERFORM snowflake_registry.sign_settings();
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.mark_leased(int[], int) IS
+    'records that an earlier registry has leased these worker IDs, so that they are never reserved for use by hand';
 
 CREATE FUNCTION snowflake_registry.give_up_reservation(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -3361,7 +3416,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_quarantine() IS
-    'ends a quarantine; the caller asserts that the registry has lost no commits';
+    'ends a quarantine; the caller asserts that the registry has lost no commits, and that no server has a worker ID of '
+    'another or an earlier registry';
 
 CREATE FUNCTION snowflake_registry.configure(
     lease interval DEFAULT NULL, renew_every interval DEFAULT NULL, first_worker int DEFAULT NULL,
@@ -3472,8 +3528,8 @@ BEGIN
         RAISE EXCEPTION 'servers of the fleet may still use a protocol below %', require_protocol.lowest
             USING ERRCODE = 'object_in_use',
                   DETAIL = snowflake_registry.quarantine_detail(registry),
-                  HINT = 'Wait until the quarantine has ended. Its time counts only while servers call the registry. If no '
-                         'commits were lost: SELECT snowflake_registry.end_quarantine();';
+                  HINT = 'Wait until the quarantine has ended. Its time counts only while servers call the registry. '
+                         || snowflake_registry.hint_of_quarantine();
     END IF;
     SELECT count(*) AS leases, max(coalesce(used_until, granted_until)) AS until INTO older
     FROM snowflake_registry.lease
@@ -4333,6 +4389,7 @@ DECLARE
     reserved int[];
     is_holder boolean;
     is_free boolean;
+    was_ended boolean;
 BEGIN
     IF jsonb_typeof(request) IS DISTINCT FROM 'object' THEN
         RAISE EXCEPTION 'request must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
@@ -4384,18 +4441,6 @@ BEGIN
     END IF;
 
     SELECT * INTO registry FROM snowflake_registry.settings;
-    IF registry.is_started IS NOT TRUE THEN
-        RETURN QUERY SELECT 'the registry grants no worker IDs, because its fleet was not started', NULL::text,
-            CASE WHEN registry.first_worker IS NULL
-                 THEN 'If no worker ID from 512 on is set by hand anywhere: '
-                      'SELECT snowflake_registry.start_fleet(first_worker => 512, last_worker => 1023);'
-                 ELSE 'SELECT snowflake_registry.start_fleet();' END;
-        RETURN;
-    END IF;
-    is_holder := EXISTS (
-        SELECT FROM snowflake_registry.lease AS lease
-        WHERE lease.role = session_user AND lease.lease_id IS NOT NULL AND lease.used_until IS NULL
-          AND lease.granted_until > moment);
     IF registry.frozen_until IS NOT NULL THEN
         RETURN QUERY SELECT 'the registry is frozen',
             format('It grants no worker IDs and no numbers, and extends no lease beyond %s.',
@@ -4403,6 +4448,22 @@ BEGIN
                         ELSE 'the normal duration' END),
             'If no other registry replaces this one: SELECT snowflake_registry.unfreeze();';
     END IF;
+    IF registry.is_started IS NOT TRUE THEN
+        was_ended := EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0);
+        RETURN QUERY SELECT CASE WHEN was_ended THEN 'the registry grants no worker IDs, because its fleet was ended'
+                                 ELSE 'the registry grants no worker IDs, because its fleet was not started' END, NULL::text,
+            CASE WHEN was_ended THEN 'To continue the fleet: SELECT snowflake_registry.quarantine();'
+                 WHEN registry.first_worker IS NULL
+                 THEN 'If no worker ID from 512 on is set by hand anywhere: '
+                      'SELECT snowflake_registry.start_fleet(first_worker => 512, last_worker => 1023);'
+                 ELSE 'SELECT snowflake_registry.start_fleet();' END
+        WHERE registry.frozen_until IS NULL;
+        RETURN;
+    END IF;
+    is_holder := EXISTS (
+        SELECT FROM snowflake_registry.lease AS lease
+        WHERE lease.role = session_user AND lease.lease_id IS NOT NULL AND lease.used_until IS NULL
+          AND lease.granted_until > moment);
     -- A holder renews its lease meanwhile.
     IF NOT is_holder THEN
         SELECT * INTO lost FROM snowflake_registry.lost_commits();
@@ -4416,8 +4477,7 @@ BEGIN
             RETURN QUERY SELECT format('the registry grants no worker IDs before %s', snowflake_registry.in_words(starts)),
                 'Reason: ' || coalesce(snowflake_registry.shown_reason(coalesce(lost.reason, registry.quarantine_reason)),
                                        'it was started with this time') || '.',
-                'Wait. If no commits were lost, and no server has a worker ID of another registry: '
-                'SELECT snowflake_registry.end_quarantine();';
+                'Wait. ' || snowflake_registry.hint_of_quarantine();
         END IF;
     END IF;
     IF datacenter > registry.last_datacenter THEN
@@ -4430,7 +4490,7 @@ BEGIN
     reserved := ARRAY(SELECT lease.worker_id FROM snowflake_registry.lease AS lease
                       WHERE lease.datacenter_id = call.datacenter AND lease.reserved_for = session_user);
     FOREACH hand IN ARRAY by_hand LOOP
-        SELECT lease.is_reserved, lease.reserved_for, lease.grant_count > 0 AS was_granted,
+        SELECT lease.is_reserved, lease.reserved_for, lease.grant_count > 0 OR lease.was_leased AS was_granted,
                coalesce(lease.used_until, lease.granted_until) > moment AND lease.grant_count > 0 AS is_live,
                lease.role IS NOT DISTINCT FROM session_user AS is_own
         INTO known
@@ -4597,7 +4657,7 @@ BEGIN
                       THEN format('It is not known which numbers of closed segments were granted: %s.', closed)
                       ELSE 'This registry is not frozen until a time, and may still grant worker IDs and numbers.' END,
                   HINT = CASE
-                      WHEN registry.waits > '0' THEN 'If no commits were lost: SELECT snowflake_registry.end_quarantine();'
+                      WHEN registry.waits > '0' THEN snowflake_registry.hint_of_quarantine()
                       WHEN closed IS NOT NULL
                       THEN 'To open a segment: SELECT snowflake_registry.resume_segment(name, next_value); To open a segment that was '
                            'dropped, create it again first. If no commits were lost: SELECT snowflake_registry.resume_segments();'
@@ -4630,6 +4690,32 @@ BEGIN
         WHERE lease.is_reserved AND NOT EXISTS (SELECT FROM pg_roles WHERE rolname = lease.reserved_for)
         ORDER BY lease.datacenter_id, lease.worker_id;
     RETURN QUERY
+        SELECT format('SELECT snowflake_registry.mark_leased(%L, %s);', array_agg(lease.worker_id ORDER BY lease.worker_id),
+                      lease.datacenter_id)
+        FROM snowflake_registry.lease AS lease WHERE lease.grant_count > 0 OR lease.was_leased
+        GROUP BY lease.datacenter_id ORDER BY lease.datacenter_id;
+    SELECT string_agg(lease.worker_id::text, ', ' ORDER BY lease.worker_id) INTO by_hand
+    FROM (SELECT worker_id FROM snowflake_registry.lease
+          WHERE said_by_hand_at IS NOT NULL AND NOT is_reserved ORDER BY worker_id LIMIT 20) AS lease;
+    IF by_hand IS NOT NULL THEN
+        RETURN NEXT '-- Servers have reported that they use these worker IDs of the pool by hand. To reserve them, call reserve(): '
+            || by_hand;
+    END IF;
+
+    FOR stored IN SELECT * FROM snowflake_registry.segment ORDER BY name LOOP
+        RETURN QUERY SELECT * FROM snowflake_registry.script_for_segment(stored);
+    END LOOP;
+    IF registry.is_started THEN
+        RETURN NEXT format('-- This grants worker IDs after a wait of %s minutes. If you run it after %s, servers without a lease '
+                           'wait for longer than until the end of the freeze.',
+                           ceil(extract(epoch FROM registry.longest_lease + interval '2 minutes') / 60),
+                           snowflake_registry.in_words(registry.frozen_until - registry.longest_lease - interval '2 minutes'));
+        RETURN NEXT '-- You can reduce the pool, but it must contain no worker ID that is outside the pool of this registry.';
+        RETURN NEXT format('SELECT snowflake_registry.start_fleet(first_worker => %s, last_worker => %s, not_before => %L);',
+                           registry.first_worker, registry.last_worker, snowflake_registry.exact(last_end));
+    END IF;
+    -- After start_fleet(), the time from which a new spare can be used is not before the end of all leases.
+    RETURN QUERY
         SELECT format('SELECT snowflake_registry.add_server(%L, takes_numbers => %s, connection_limit => %s) '
                       'WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = %L);',
                       role.rolname, has_function_privilege(role.oid, 'snowflake_registry.take(jsonb)', 'EXECUTE')::text,
@@ -4644,17 +4730,6 @@ BEGIN
         FROM snowflake_registry.lease AS lease
         WHERE lease.is_reserved AND EXISTS (SELECT FROM pg_roles WHERE rolname = lease.reserved_for)
         ORDER BY lease.datacenter_id, lease.worker_id;
-    SELECT string_agg(lease.worker_id::text, ', ' ORDER BY lease.worker_id) INTO by_hand
-    FROM (SELECT worker_id FROM snowflake_registry.lease
-          WHERE said_by_hand_at IS NOT NULL AND NOT is_reserved ORDER BY worker_id LIMIT 20) AS lease;
-    IF by_hand IS NOT NULL THEN
-        RETURN NEXT '-- Servers have reported that they use these worker IDs of the pool by hand. To reserve them, call reserve(): '
-            || by_hand;
-    END IF;
-
-    FOR stored IN SELECT * FROM snowflake_registry.segment ORDER BY name LOOP
-        RETURN QUERY SELECT * FROM snowflake_registry.script_for_segment(stored);
-    END LOOP;
     -- A role that is limited to no segment at all gets one, and loses it.
     RETURN QUERY
         SELECT format('SELECT snowflake_registry.%s(%L, %L);', call.function, coalesce(granted.name, '-'), limited.role)
@@ -4667,15 +4742,6 @@ BEGIN
         WHERE limited.name = ''
         ORDER BY limited.role::text COLLATE "C", granted.name, call.function;
     RETURN QUERY SELECT * FROM snowflake_registry.script_for_privileges();
-    IF registry.is_started THEN
-        RETURN NEXT format('-- This grants worker IDs after a wait of %s minutes. If you run it after %s, servers without a lease '
-                           'wait for longer than until the end of the freeze.',
-                           ceil(extract(epoch FROM registry.longest_lease + interval '2 minutes') / 60),
-                           snowflake_registry.in_words(registry.frozen_until - registry.longest_lease - interval '2 minutes'));
-        RETURN NEXT '-- You can reduce the pool, but it must contain no worker ID that is outside the pool of this registry.';
-        RETURN NEXT format('SELECT snowflake_registry.start_fleet(first_worker => %s, last_worker => %s, not_before => %L);',
-                           registry.first_worker, registry.last_worker, snowflake_registry.exact(last_end));
-    END IF;
     RETURN NEXT 'COMMIT;';
     RETURN NEXT '-- Then set snowflake_id.registry of each server and of its standbys to the other registry. When the freeze has '
         'ended, call end_fleet() on this registry.';

@@ -90,7 +90,7 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = format('Number of worker IDs that this registry has granted: %s.', given),
                   HINT = CASE WHEN registry.is_started
-                      THEN 'If the registry is in quarantine and no commits were lost: SELECT snowflake_registry.end_quarantine();'
+                      THEN snowflake_registry.hint_of_quarantine()
                       ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
     END IF;
     registry.first_worker := coalesce(start_fleet.first_worker, registry.first_worker);
@@ -127,10 +127,16 @@ COMMENT ON FUNCTION snowflake_registry.start_fleet(int, int, timestamptz, boolea
 
 CREATE FUNCTION snowflake_registry.quarantine_detail(settings snowflake_registry.settings) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql
-RETURN format('The registry may have lost commits that granted worker IDs. It is in quarantine until %s: %s.',
+RETURN format('The registry is in quarantine until %s: %s.',
               snowflake_registry.in_words(settings.counted_at + settings.waits), settings.quarantine_reason);
 COMMENT ON FUNCTION snowflake_registry.quarantine_detail(snowflake_registry.settings) IS
     'formats the present quarantine for messages';
+
+CREATE FUNCTION snowflake_registry.hint_of_quarantine() RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN 'If no commits were lost, and no server has a worker ID of another or an earlier registry: '
+       'SELECT snowflake_registry.end_quarantine();';
+COMMENT ON FUNCTION snowflake_registry.hint_of_quarantine() IS 'hint of all messages about a quarantine';
 
 CREATE FUNCTION snowflake_registry.end_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -142,8 +148,7 @@ BEGIN
         RAISE EXCEPTION 'servers may still issue IDs with worker IDs of this registry'
             USING ERRCODE = 'object_in_use',
                   DETAIL = snowflake_registry.quarantine_detail(registry),
-                  HINT = 'If no commits were lost, or if no server still uses a worker ID of this registry: '
-                         'SELECT snowflake_registry.end_quarantine();';
+                  HINT = snowflake_registry.hint_of_quarantine();
     END IF;
     SELECT count(*) AS leases, max(coalesce(used_until, granted_until)) AS until INTO live
     FROM snowflake_registry.lease WHERE coalesce(used_until, granted_until) > clock_timestamp();
@@ -226,6 +231,7 @@ DECLARE
     registry snowflake_registry.settings;
     held snowflake_registry.lease;
     is_live boolean;
+    servers record;
 BEGIN
     IF coalesce(reserve.worker_id < 0 OR reserve.datacenter_id < 0, true) THEN
         RAISE EXCEPTION 'worker ID and datacenter ID must not be negative or null'
@@ -271,7 +277,7 @@ BEGIN
                       ELSE format('Use another worker ID, or revoke the lease first: '
                                   'SELECT snowflake_registry.revoke_lease(%s, %s);',
                                   reserve.worker_id, reserve.datacenter_id) END;
-    ELSIF for_role IS NULL AND held.grant_count > 0 THEN
+    ELSIF for_role IS NULL AND (held.grant_count > 0 OR held.was_leased) THEN
         RAISE EXCEPTION 'worker ID % (datacenter %) was leased before', reserve.worker_id, reserve.datacenter_id
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = 'A worker ID that was leased once is never used by hand.',
@@ -280,7 +286,26 @@ BEGIN
         RAISE EXCEPTION 'cannot reserve a worker ID for use by hand during a quarantine'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = snowflake_registry.quarantine_detail(registry),
-                  HINT = 'If no commits were lost: SELECT snowflake_registry.end_quarantine();';
+                  HINT = snowflake_registry.hint_of_quarantine();
+    ELSIF for_role IS NULL AND registry.frozen_until IS NOT NULL AND NOT coalesce(held.is_reserved, false) THEN
+        RAISE EXCEPTION 'cannot reserve a worker ID for use by hand in a freeze'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'Another registry may lease the worker ID.',
+                  HINT = 'Reserve it on the other registry. If no other registry replaces this one: '
+                         'SELECT snowflake_registry.unfreeze();';
+    ELSIF for_role IS NOT NULL AND NOT coalesce(held.is_reserved, false) THEN
+        SELECT count(*) FILTER (WHERE lease.role = for_role AND lease.lease_id IS NOT NULL AND lease.used_until IS NULL
+                                      AND lease.granted_until > moment) AS leases,
+               count(*) FILTER (WHERE lease.reserved_for = for_role) + 1 AS reserved
+        INTO servers
+        FROM snowflake_registry.lease AS lease WHERE lease.datacenter_id = reserve.datacenter_id;
+        IF servers.leases > servers.reserved THEN
+            RAISE EXCEPTION 'role % is used by several servers', snowflake_registry.name_in_words(for_role)
+                USING ERRCODE = 'object_in_use',
+                      DETAIL = format('The role holds %s leases, and %s worker IDs would be reserved for it. It would get no others.',
+                                      servers.leases, servers.reserved),
+                      HINT = 'Give each server a role of its own: SELECT snowflake_registry.add_server(name);';
+        END IF;
     END IF;
     IF NOT coalesce(held.is_reserved, false) THEN
         INSERT INTO snowflake_registry.lease AS lease (
@@ -307,6 +332,24 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.reserve(int, int, regrole, text) IS
     'reserves a worker ID permanently: for use without the registry, or, if used_by is specified, for leases of this login '
     'role; returns the time from which the worker ID can be used';
+
+-- Without these rows, this registry would allow to use a worker ID by hand that the registry before it has leased.
+CREATE FUNCTION snowflake_registry.mark_leased(worker_ids int[], datacenter_id int DEFAULT 0) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM snowflake_registry.begin_request();
+    INSERT INTO snowflake_registry.lease AS lease (
+        datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, grant_count, was_leased
+    )
+    SELECT mark_leased.datacenter_id, number, moment, moment, moment, moment, 0, true
+    FROM unnest(mark_leased.worker_ids) AS number, clock_timestamp() AS moment
+    ON CONFLICT (datacenter_id, worker_id) DO UPDATE SET was_leased = true;
+    PERFORM snowflake_registry.sign_settings();
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.mark_leased(int[], int) IS
+    'records that an earlier registry has leased these worker IDs, so that they are never reserved for use by hand';
 
 CREATE FUNCTION snowflake_registry.give_up_reservation(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -432,7 +475,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_quarantine() IS
-    'ends a quarantine; the caller asserts that the registry has lost no commits';
+    'ends a quarantine; the caller asserts that the registry has lost no commits, and that no server has a worker ID of '
+    'another or an earlier registry';
 
 CREATE FUNCTION snowflake_registry.configure(
     lease interval DEFAULT NULL, renew_every interval DEFAULT NULL, first_worker int DEFAULT NULL,
@@ -543,8 +587,8 @@ BEGIN
         RAISE EXCEPTION 'servers of the fleet may still use a protocol below %', require_protocol.lowest
             USING ERRCODE = 'object_in_use',
                   DETAIL = snowflake_registry.quarantine_detail(registry),
-                  HINT = 'Wait until the quarantine has ended. Its time counts only while servers call the registry. If no '
-                         'commits were lost: SELECT snowflake_registry.end_quarantine();';
+                  HINT = 'Wait until the quarantine has ended. Its time counts only while servers call the registry. '
+                         || snowflake_registry.hint_of_quarantine();
     END IF;
     SELECT count(*) AS leases, max(coalesce(used_until, granted_until)) AS until INTO older
     FROM snowflake_registry.lease

@@ -105,7 +105,7 @@ BEGIN
                       THEN format('It is not known which numbers of closed segments were granted: %s.', closed)
                       ELSE 'This registry is not frozen until a time, and may still grant worker IDs and numbers.' END,
                   HINT = CASE
-                      WHEN registry.waits > '0' THEN 'If no commits were lost: SELECT snowflake_registry.end_quarantine();'
+                      WHEN registry.waits > '0' THEN snowflake_registry.hint_of_quarantine()
                       WHEN closed IS NOT NULL
                       THEN 'To open a segment: SELECT snowflake_registry.resume_segment(name, next_value); To open a segment that was '
                            'dropped, create it again first. If no commits were lost: SELECT snowflake_registry.resume_segments();'
@@ -138,6 +138,32 @@ BEGIN
         WHERE lease.is_reserved AND NOT EXISTS (SELECT FROM pg_roles WHERE rolname = lease.reserved_for)
         ORDER BY lease.datacenter_id, lease.worker_id;
     RETURN QUERY
+        SELECT format('SELECT snowflake_registry.mark_leased(%L, %s);', array_agg(lease.worker_id ORDER BY lease.worker_id),
+                      lease.datacenter_id)
+        FROM snowflake_registry.lease AS lease WHERE lease.grant_count > 0 OR lease.was_leased
+        GROUP BY lease.datacenter_id ORDER BY lease.datacenter_id;
+    SELECT string_agg(lease.worker_id::text, ', ' ORDER BY lease.worker_id) INTO by_hand
+    FROM (SELECT worker_id FROM snowflake_registry.lease
+          WHERE said_by_hand_at IS NOT NULL AND NOT is_reserved ORDER BY worker_id LIMIT 20) AS lease;
+    IF by_hand IS NOT NULL THEN
+        RETURN NEXT '-- Servers have reported that they use these worker IDs of the pool by hand. To reserve them, call reserve(): '
+            || by_hand;
+    END IF;
+
+    FOR stored IN SELECT * FROM snowflake_registry.segment ORDER BY name LOOP
+        RETURN QUERY SELECT * FROM snowflake_registry.script_for_segment(stored);
+    END LOOP;
+    IF registry.is_started THEN
+        RETURN NEXT format('-- This grants worker IDs after a wait of %s minutes. If you run it after %s, servers without a lease '
+                           'wait for longer than until the end of the freeze.',
+                           ceil(extract(epoch FROM registry.longest_lease + interval '2 minutes') / 60),
+                           snowflake_registry.in_words(registry.frozen_until - registry.longest_lease - interval '2 minutes'));
+        RETURN NEXT '-- You can reduce the pool, but it must contain no worker ID that is outside the pool of this registry.';
+        RETURN NEXT format('SELECT snowflake_registry.start_fleet(first_worker => %s, last_worker => %s, not_before => %L);',
+                           registry.first_worker, registry.last_worker, snowflake_registry.exact(last_end));
+    END IF;
+    -- After start_fleet(), the time from which a new spare can be used is not before the end of all leases.
+    RETURN QUERY
         SELECT format('SELECT snowflake_registry.add_server(%L, takes_numbers => %s, connection_limit => %s) '
                       'WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = %L);',
                       role.rolname, has_function_privilege(role.oid, 'snowflake_registry.take(jsonb)', 'EXECUTE')::text,
@@ -152,17 +178,6 @@ BEGIN
         FROM snowflake_registry.lease AS lease
         WHERE lease.is_reserved AND EXISTS (SELECT FROM pg_roles WHERE rolname = lease.reserved_for)
         ORDER BY lease.datacenter_id, lease.worker_id;
-    SELECT string_agg(lease.worker_id::text, ', ' ORDER BY lease.worker_id) INTO by_hand
-    FROM (SELECT worker_id FROM snowflake_registry.lease
-          WHERE said_by_hand_at IS NOT NULL AND NOT is_reserved ORDER BY worker_id LIMIT 20) AS lease;
-    IF by_hand IS NOT NULL THEN
-        RETURN NEXT '-- Servers have reported that they use these worker IDs of the pool by hand. To reserve them, call reserve(): '
-            || by_hand;
-    END IF;
-
-    FOR stored IN SELECT * FROM snowflake_registry.segment ORDER BY name LOOP
-        RETURN QUERY SELECT * FROM snowflake_registry.script_for_segment(stored);
-    END LOOP;
     -- A role that is limited to no segment at all gets one, and loses it.
     RETURN QUERY
         SELECT format('SELECT snowflake_registry.%s(%L, %L);', call.function, coalesce(granted.name, '-'), limited.role)
@@ -175,15 +190,6 @@ BEGIN
         WHERE limited.name = ''
         ORDER BY limited.role::text COLLATE "C", granted.name, call.function;
     RETURN QUERY SELECT * FROM snowflake_registry.script_for_privileges();
-    IF registry.is_started THEN
-        RETURN NEXT format('-- This grants worker IDs after a wait of %s minutes. If you run it after %s, servers without a lease '
-                           'wait for longer than until the end of the freeze.',
-                           ceil(extract(epoch FROM registry.longest_lease + interval '2 minutes') / 60),
-                           snowflake_registry.in_words(registry.frozen_until - registry.longest_lease - interval '2 minutes'));
-        RETURN NEXT '-- You can reduce the pool, but it must contain no worker ID that is outside the pool of this registry.';
-        RETURN NEXT format('SELECT snowflake_registry.start_fleet(first_worker => %s, last_worker => %s, not_before => %L);',
-                           registry.first_worker, registry.last_worker, snowflake_registry.exact(last_end));
-    END IF;
     RETURN NEXT 'COMMIT;';
     RETURN NEXT '-- Then set snowflake_id.registry of each server and of its standbys to the other registry. When the freeze has '
         'ended, call end_fleet() on this registry.';

@@ -28,6 +28,7 @@ DECLARE
     reserved int[];
     is_holder boolean;
     is_free boolean;
+    was_ended boolean;
 BEGIN
     IF jsonb_typeof(request) IS DISTINCT FROM 'object' THEN
         RAISE EXCEPTION 'request must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
@@ -79,18 +80,6 @@ BEGIN
     END IF;
 
     SELECT * INTO registry FROM snowflake_registry.settings;
-    IF registry.is_started IS NOT TRUE THEN
-        RETURN QUERY SELECT 'the registry grants no worker IDs, because its fleet was not started', NULL::text,
-            CASE WHEN registry.first_worker IS NULL
-                 THEN 'If no worker ID from 512 on is set by hand anywhere: '
-                      'SELECT snowflake_registry.start_fleet(first_worker => 512, last_worker => 1023);'
-                 ELSE 'SELECT snowflake_registry.start_fleet();' END;
-        RETURN;
-    END IF;
-    is_holder := EXISTS (
-        SELECT FROM snowflake_registry.lease AS lease
-        WHERE lease.role = session_user AND lease.lease_id IS NOT NULL AND lease.used_until IS NULL
-          AND lease.granted_until > moment);
     IF registry.frozen_until IS NOT NULL THEN
         RETURN QUERY SELECT 'the registry is frozen',
             format('It grants no worker IDs and no numbers, and extends no lease beyond %s.',
@@ -98,6 +87,22 @@ BEGIN
                         ELSE 'the normal duration' END),
             'If no other registry replaces this one: SELECT snowflake_registry.unfreeze();';
     END IF;
+    IF registry.is_started IS NOT TRUE THEN
+        was_ended := EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0);
+        RETURN QUERY SELECT CASE WHEN was_ended THEN 'the registry grants no worker IDs, because its fleet was ended'
+                                 ELSE 'the registry grants no worker IDs, because its fleet was not started' END, NULL::text,
+            CASE WHEN was_ended THEN 'To continue the fleet: SELECT snowflake_registry.quarantine();'
+                 WHEN registry.first_worker IS NULL
+                 THEN 'If no worker ID from 512 on is set by hand anywhere: '
+                      'SELECT snowflake_registry.start_fleet(first_worker => 512, last_worker => 1023);'
+                 ELSE 'SELECT snowflake_registry.start_fleet();' END
+        WHERE registry.frozen_until IS NULL;
+        RETURN;
+    END IF;
+    is_holder := EXISTS (
+        SELECT FROM snowflake_registry.lease AS lease
+        WHERE lease.role = session_user AND lease.lease_id IS NOT NULL AND lease.used_until IS NULL
+          AND lease.granted_until > moment);
     -- A holder renews its lease meanwhile.
     IF NOT is_holder THEN
         SELECT * INTO lost FROM snowflake_registry.lost_commits();
@@ -111,8 +116,7 @@ BEGIN
             RETURN QUERY SELECT format('the registry grants no worker IDs before %s', snowflake_registry.in_words(starts)),
                 'Reason: ' || coalesce(snowflake_registry.shown_reason(coalesce(lost.reason, registry.quarantine_reason)),
                                        'it was started with this time') || '.',
-                'Wait. If no commits were lost, and no server has a worker ID of another registry: '
-                'SELECT snowflake_registry.end_quarantine();';
+                'Wait. ' || snowflake_registry.hint_of_quarantine();
         END IF;
     END IF;
     IF datacenter > registry.last_datacenter THEN
@@ -125,7 +129,7 @@ BEGIN
     reserved := ARRAY(SELECT lease.worker_id FROM snowflake_registry.lease AS lease
                       WHERE lease.datacenter_id = call.datacenter AND lease.reserved_for = session_user);
     FOREACH hand IN ARRAY by_hand LOOP
-        SELECT lease.is_reserved, lease.reserved_for, lease.grant_count > 0 AS was_granted,
+        SELECT lease.is_reserved, lease.reserved_for, lease.grant_count > 0 OR lease.was_leased AS was_granted,
                coalesce(lease.used_until, lease.granted_until) > moment AND lease.grant_count > 0 AS is_live,
                lease.role IS NOT DISTINCT FROM session_user AS is_own
         INTO known

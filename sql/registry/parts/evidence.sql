@@ -86,13 +86,17 @@ COMMENT ON FUNCTION snowflake_registry.requests_in_token(snowflake_registry.sett
 CREATE FUNCTION snowflake_registry.wal_position() RETURNS pg_lsn
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    size_of_header CONSTANT numeric := 24;
     inserted pg_lsn;
+    size_of_header numeric;
 BEGIN
     inserted := pg_current_wal_insert_lsn();
     -- If the last page is full, the position is behind the header of the next page, which is flushed only with a record.
-    RETURN CASE WHEN mod(inserted - pg_lsn '0/0', current_setting('wal_block_size')::numeric) = size_of_header
-                THEN inserted - size_of_header ELSE inserted END;
+    -- The first page of each segment has a longer header.
+    size_of_header := CASE
+        WHEN mod(inserted - pg_lsn '0/0', pg_size_bytes(current_setting('wal_segment_size'))) = 40 THEN 40
+        WHEN mod(inserted - pg_lsn '0/0', current_setting('wal_block_size')::numeric) = 24 THEN 24
+        ELSE 0 END;
+    RETURN inserted - size_of_header;
 EXCEPTION
     WHEN insufficient_privilege OR feature_not_supported OR undefined_function OR object_not_in_prerequisite_state THEN
         RETURN NULL;
@@ -361,7 +365,7 @@ BEGIN
                 SET used_until = NULL,
                     -- A later grant that starts before the end of this one follows a release, which was lost.
                     released_until = CASE
-                        WHEN shown.grant_count > lease.grant_count AND shown.granted_from < lease.granted_until
+                        WHEN shown.grant_count > lease.grant_count AND lease.grant_count > 0 AND shown.granted_from < lease.granted_until
                         THEN greatest(lease.released_until, shown.granted_until) ELSE lease.released_until END,
                     granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
@@ -369,7 +373,8 @@ BEGIN
                     grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL,
                     is_renewed = true, protocol = DEFAULT,
                     lease_id = CASE WHEN shown.grant_count > lease.grant_count
-                                         AND coalesce(lease.used_until, lease.granted_until) <= shown.granted_from
+                                         AND (lease.grant_count = 0
+                                              OR coalesce(lease.used_until, lease.granted_until) <= shown.granted_from)
                                     THEN holder END
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
             END IF;

@@ -109,9 +109,16 @@ BEGIN
         WHERE lease.lease_id = call.lease_id;
     END IF;
 
-    IF registry.registry_id IS NULL OR NOT registry.is_started THEN
+    IF registry.frozen_until IS NOT NULL THEN
+        answer.outcome := 'taken';
+        answer.detail := 'the registry is frozen: its administrator must call snowflake_registry.unfreeze()';
+        RETURN answer;
+    ELSIF registry.registry_id IS NULL OR NOT registry.is_started THEN
         answer.outcome := 'not started';
-        answer.detail := 'its administrator must call snowflake_registry.start_fleet()';
+        answer.detail := CASE
+            WHEN EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0)
+            THEN 'the fleet was ended: to continue it, its administrator must call snowflake_registry.quarantine()'
+            ELSE 'its administrator must call snowflake_registry.start_fleet()' END;
         RETURN answer;
     ELSIF needs.datacenter > registry.last_datacenter THEN
         answer.outcome := 'taken';
@@ -120,11 +127,7 @@ BEGIN
         RETURN answer;
     END IF;
 
-    IF registry.frozen_until IS NOT NULL THEN
-        answer.outcome := 'taken';
-        answer.detail := 'the registry is frozen: its administrator must call snowflake_registry.unfreeze()';
-        RETURN answer;
-    ELSIF registry.waits > '0' THEN
+    IF registry.waits > '0' THEN
         answer.outcome := 'taken';
         answer.free_from := snowflake_registry.microseconds(registry.counted_at + registry.waits);
         answer.detail := format('quarantine until %s: %s',
@@ -354,7 +357,8 @@ BEGIN
         answer.detail := format('worker ID %s was renewed under the same lease by another server, last at %s',
                                 held.worker_id, snowflake_registry.in_words(held.renewed_at));
         RETURN answer;
-    ELSIF held.is_reserved AND held.reserved_for IS DISTINCT FROM session_user THEN
+    ELSIF held.is_reserved AND held.reserved_for IS DISTINCT FROM session_user AND registry.frozen_until IS NULL THEN
+        -- A frozen registry grants no other worker ID.
         answer.outcome := 'unknown';
         answer.detail := format('worker ID %s is reserved for %s', held.worker_id,
                                 snowflake_registry.reserved_in_words(held.reserved_for));

@@ -62,7 +62,7 @@ BEGIN
     RAISE LOG 'snowflake_id_registry: quarantine: no server gets a new worker ID before %',
         snowflake_registry.in_words(until)
         USING DETAIL = format('Commits may have been lost: %s.', reason),
-              HINT = 'If no commits were lost: SELECT snowflake_registry.end_quarantine();';
+              HINT = snowflake_registry.hint_of_quarantine();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text) IS
@@ -114,7 +114,7 @@ BEGIN
         RAISE LOG 'snowflake_id_registry: no server gets a new worker ID before %, unless a witness shortens the quarantine',
             snowflake_registry.in_words(after.counted_at + after.waits)
             USING DETAIL = format('Reason: %s.', after.quarantine_reason),
-                  HINT = 'If no commits were lost: SELECT snowflake_registry.end_quarantine();';
+                  HINT = snowflake_registry.hint_of_quarantine();
     END IF;
     -- As in enter_quarantine(), stored nonces may be out of date.
     UPDATE snowflake_registry.lease SET nonce = NULL WHERE nonce IS NOT NULL;

@@ -126,6 +126,7 @@ CREATE TABLE snowflake_registry.lease (
     reserved_for text,
     note text,
     said_by_hand_at timestamptz,
+    was_leased boolean NOT NULL DEFAULT false,
     used_until timestamptz,
     released_until timestamptz,
     unsigned_since timestamptz,
@@ -136,7 +137,7 @@ CREATE TABLE snowflake_registry.lease (
 -- With this fillfactor, renewals are HOT updates.
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.lease IS
-    'identities that were ever granted, reserved, or reported as used by hand, with the last range of each; rows are never '
+    'identities that were ever granted, also by an earlier registry, reserved, or reported as used by hand, with the last range of each; rows are never '
     'removed';
 COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'start of the last granted range';
 COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'end of the last granted range; never decreases';
@@ -161,6 +162,8 @@ COMMENT ON COLUMN snowflake_registry.lease.reserved_for IS
 COMMENT ON COLUMN snowflake_registry.lease.note IS 'text that the administrator passed to reserve()';
 COMMENT ON COLUMN snowflake_registry.lease.said_by_hand_at IS
     'time at which a server last reported that its configuration sets this worker ID by hand; such a worker ID is granted last';
+COMMENT ON COLUMN snowflake_registry.lease.was_leased IS
+    'true if a registry that this registry replaced has leased the identity';
 COMMENT ON COLUMN snowflake_registry.lease.used_until IS
     'if the holder has released the lease: time at which it stopped, and at which the next range may start; otherwise NULL';
 COMMENT ON COLUMN snowflake_registry.lease.released_until IS

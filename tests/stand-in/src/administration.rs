@@ -207,15 +207,28 @@ impl StandIn {
         self.begin_request();
         let moment_us = self.clock.now_us;
         let ends_us = self.quarantine_ends_us();
+        let is_frozen = self.tables.settings.frozen_until_us.is_some();
+        let in_datacenter = |(known, row): (&Identity, &LeaseRow)| {
+            (known.datacenter == identity.datacenter).then(|| row.clone())
+        };
+        let rows: Vec<LeaseRow> = self.tables.leases.iter().filter_map(in_datacenter).collect();
+        let reserved =
+            rows.iter().filter(|row| used_by.is_some() && row.reserved_for.as_ref() == used_by).count();
+        let leases = rows.iter().filter(|row| row.role.as_ref() == used_by && row.is_live(moment_us)).count();
         let row = self.tables.leases.entry(identity);
         let row = row.or_insert(LeaseRow::unheld(moment_us, moment_us, moment_us));
-        let is_live = row.lease_id.is_some() && row.used_until_us.is_none() && row.until_us > moment_us;
+        let is_live = row.is_live(moment_us);
         if row.is_reserved && row.reserved_for.as_ref() != used_by {
             return Err(Fault::WrongState);
         } else if is_live && (used_by.is_none() || row.role.as_ref() != used_by) {
             return Err(Fault::InUse);
-        } else if used_by.is_none() && (row.grant_count > 0 || ends_us.is_some() && !row.is_reserved) {
+        } else if used_by.is_none()
+            && (row.grant_count > 0 || (ends_us.is_some() || is_frozen) && !row.is_reserved)
+        {
             return Err(Fault::WrongState);
+        }
+        if used_by.is_some() && !row.is_reserved && leases > reserved + 1 {
+            return Err(Fault::InUse);
         }
         let is_new = !row.is_reserved;
         if is_new {

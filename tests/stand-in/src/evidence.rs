@@ -182,10 +182,10 @@ impl StandIn {
             let ended_us = row.used_until_us.unwrap_or(row.until_us);
             let latest_us = row.until_us.max(until_us);
             row.used_until_us = None;
-            if is_later && from_us < row.until_us {
+            if is_later && row.grant_count > 0 && from_us < row.until_us {
                 row.released_until_us = row.released_until_us.max(Some(until_us));
             }
-            row.lease_id = holder.filter(|_| is_later && ended_us <= from_us);
+            row.lease_id = holder.filter(|_| is_later && (row.grant_count == 0 || ended_us <= from_us));
             row.from_us = if is_later { from_us } else { latest_us };
             row.until_us = latest_us;
             row.grant_count = grant_count.max(row.grant_count + 1);

@@ -88,9 +88,10 @@ impl StandIn {
         }
         let settings = &self.tables.settings;
         answer.outcome = Outcome::Taken;
-        if !settings.is_started {
+        if settings.frozen_until_us.is_some() {
+        } else if !settings.is_started {
             answer.outcome = Outcome::NotStarted;
-        } else if needs.datacenter > settings.last_datacenter || settings.frozen_until_us.is_some() {
+        } else if needs.datacenter > settings.last_datacenter {
         } else if self.is_waiting() {
             answer.free_from_us = self.wait_ends_us();
         } else if let Some((identity, free_from_us)) = self.find_free(caller, needs) {
@@ -231,7 +232,7 @@ impl StandIn {
         let has_ended = row.until_us <= moment_us;
         if row.used_until_us.is_some() || row.nonce.is_some_and(|known| !ids.contains(known)) {
             answer.outcome = Outcome::Twin;
-        } else if row.is_kept_from(&caller.role)
+        } else if row.is_kept_from(&caller.role) && settings.frozen_until_us.is_none()
             || row.until_us > moment_us + LONGEST_US
             || row.until_us < settings.nothing_before_us && settings.is_started && !is_waiting
         {
@@ -301,6 +302,11 @@ impl StandIn {
 }
 
 impl LeaseRow {
+    /// Whether a server holds the identity.
+    pub(crate) fn is_live(&self, moment_us: i64) -> bool {
+        self.lease_id.is_some() && self.used_until_us.is_none() && self.until_us > moment_us
+    }
+
     /// Whether the identity is reserved, and not for this role.
     fn is_kept_from(&self, role: &str) -> bool {
         self.is_reserved && self.reserved_for.as_deref() != Some(role)

@@ -120,12 +120,12 @@ pub const MUTATIONS: [Mutation; 45] = [
     mutation("by-hand-is-not-last", "             candidate.is_by_hand,\n", ""),
     mutation(
         "renews-for-any-role",
-        "ELSIF held.is_reserved AND held.reserved_for IS DISTINCT FROM session_user THEN",
+        "ELSIF held.is_reserved AND held.reserved_for IS DISTINCT FROM session_user AND registry.frozen_until IS NULL THEN",
         "ELSIF false THEN",
     ),
     mutation(
         "reserves-leased-ids",
-        "ELSIF for_role IS NULL AND held.grant_count > 0 THEN",
+        "ELSIF for_role IS NULL AND (held.grant_count > 0 OR held.was_leased) THEN",
         "ELSIF false THEN",
     ),
     mutation(

@@ -14,7 +14,7 @@ pub const PROTOCOLS: RangeInclusive<u32> = 1..=3;
 /// What is replaced, how often it occurs in the script, and the replacement. If the script reads a clock at another place,
 /// the stand-in has to read its clock there as well.
 const REPLACED: [(&str, usize, &str); 7] = [
-    ("clock_timestamp()", 32, "lockstep.clock()"),
+    ("clock_timestamp()", 33, "lockstep.clock()"),
     ("statement_timestamp()", 9, "lockstep.begun()"),
     ("pg_postmaster_start_time()", 8, "lockstep.started()"),
     (

@@ -56,6 +56,7 @@ fn registry_with_everything() -> Cluster {
            SELECT snowflake_registry.configure(lease => '15 minutes', renew_every => '100 milliseconds', last_datacenter => 5,
                                                witnesses => false, synchronous => true);
            SELECT snowflake_registry.start_fleet(512, 800, first_start => true);
+           SELECT snowflake_registry.mark_leased('{900}');
            SELECT snowflake_registry.add_server('s0'), snowflake_registry.add_server('it''s "1" \ %s', takes_numbers => false);
            SELECT snowflake_registry.reserve(600, used_by => 's0', note => E'two\nlines'), snowflake_registry.reserve(3, 2);
            CREATE ROLE shop LOGIN; CREATE ROLE idle LOGIN;
@@ -76,6 +77,7 @@ fn registry_with_everything() -> Cluster {
            SELECT snowflake_registry.grant_segment('plain', 'shop'), snowflake_registry.grant_segment('not yet', 'shop');
            SELECT snowflake_registry.grant_segment('plain', 'idle'), snowflake_registry.revoke_segment('plain', 'idle')"#,
     );
+    assert_eq!(super::member::Member::new().acquire(&mut client, 1024).unwrap().worker, Some(512));
     for name in ["plain", "day", "month", "year", "full", "dropped", "dropped month"] {
         Member::default().granted(&mut client, name);
     }
@@ -112,6 +114,17 @@ fn every_setting_is_continued() {
     let end = "SELECT frozen_until FROM snowflake_registry.settings";
     type Time = std::time::SystemTime;
     assert_eq!(single::<Time>(&mut other, floor), single::<Time>(&mut client, end));
+
+    // What the old registry ever leased is never used by hand, and neither are worker IDs of registries before it.
+    let (code, said) = failure(&mut other, "SELECT snowflake_registry.reserve(900)");
+    assert_eq!(code, "55000", "{said}");
+    let marked = "SELECT array_agg(concat_ws('/', datacenter_id, worker_id) ORDER BY worker_id) FROM snowflake_registry.lease WHERE was_leased";
+    assert_eq!(single::<Vec<String>>(&mut other, marked), ["0/512", "0/900"]);
+    other.run("SELECT snowflake_registry.end_quarantine()");
+    let (code, said) = failure(&mut other, "SELECT snowflake_registry.reserve(900)");
+    assert_eq!(code, "55000", "{said}");
+    assert!(said.contains("was leased before"), "{said}");
+    other.run("SELECT snowflake_registry.quarantine()");
 
     // Neither another run nor a run on the old registry changes anything.
     let before = settings(&mut other);

@@ -318,3 +318,82 @@ fn a_lost_start_is_noticed() {
     early.renew_and_show(&mut client, &[&shown]).unwrap();
     assert_eq!(state(&mut client), "frozen");
 }
+
+/// A role that several servers share would have one worker ID for all of them.
+#[test]
+fn a_role_of_several_servers() {
+    let (_cluster, mut client, [mut s0, _]) = with_two_roles(9);
+    for expected in ["0", "1"] {
+        assert_eq!(worker(&mut s0, "[]"), expected);
+    }
+    let (code, said) = failure(&mut client, "SELECT snowflake_registry.reserve(7, used_by => 's0')");
+    assert_eq!(code, "55006", "{said}");
+    assert!(said.contains("holds 2 leases, and 1 worker IDs"), "{said}");
+    administer(&mut client, "reserve(7, datacenter_id => 1, used_by => 's0')");
+    administer(&mut client, "revoke_lease(1)");
+    administer(&mut client, "reserve(7, used_by => 's0')");
+}
+
+/// In a freeze, the other registry may lease the worker ID, and a server that holds a reserved one gets no other.
+#[test]
+fn reservations_in_a_freeze() {
+    let (_cluster, mut client, [mut s0, _]) = with_two_roles(9);
+    let mut member = granted(&mut s0);
+    administer(&mut client, "reserve(4)");
+    administer(&mut client, "freeze()");
+    administer(&mut client, "reserve(4)");
+    let (code, said) = failure(&mut client, "SELECT snowflake_registry.reserve(5)");
+    assert_eq!(code, "55000");
+    assert!(said.contains("in a freeze"), "{said}");
+    administer(&mut client, "reserve(5, used_by => 's1')");
+    client.run("UPDATE snowflake_registry.lease SET is_reserved = true WHERE worker_id = 0");
+    assert_eq!(member.renew(&mut s0).unwrap().outcome, "granted");
+    administer(&mut client, "unfreeze()");
+    assert_eq!(member.renew(&mut s0).unwrap().outcome, "unknown");
+}
+
+/// The registry loses a grant of a worker ID that it has reserved for the role. The holder keeps the worker ID.
+#[test]
+fn a_lost_grant_of_a_reserved_worker_id() {
+    let cluster = start_with_fleet(Cluster::builder());
+    let mut client = cluster.connect();
+    let mut early = granted(&mut client);
+    administer(&mut client, "reserve(77, used_by => 'test')");
+    let copy = cluster.duplicate_in_between();
+    let mut client = cluster.connect();
+    administer(&mut client, "end_quarantine()");
+    let mut member = granted(&mut client);
+    assert_eq!(member.renew(&mut client).unwrap().worker, Some(77));
+    let shown = token(&mut client, &mut member);
+    drop(client);
+    copy.start_server();
+    // The row says a later time than the grant.
+    let mut client = copy.connect();
+    client.run("UPDATE snowflake_registry.lease SET granted_until = now() + interval '1 minute' WHERE worker_id = 77");
+    let answer = member.renew_and_show(&mut client, &[&shown]).unwrap();
+    assert_eq!((&*answer.outcome, answer.worker), ("granted", Some(77)), "{answer:?}");
+    let _ = early.renew(&mut client);
+}
+
+/// A registry that is frozen says so first, and one whose fleet was ended is never started as if it were new.
+#[test]
+fn what_a_registry_that_grants_nothing_says() {
+    let (cluster, mut client, [mut s0, _]) = with_two_roles(9);
+    worker(&mut s0, "[]");
+    cluster.set_clock(3_600.0);
+    administer(&mut client, "end_fleet()");
+    let (outcome, detail) = acquire(&mut s0, "[]", "");
+    assert_eq!(outcome, "not started");
+    assert!(detail.contains("fleet was ended") && detail.contains("quarantine()"), "{detail}");
+    let hint = "SELECT problem || hint FROM snowflake_registry.check_server()";
+    let said: String = single(&mut client, hint);
+    assert!(
+        said.contains("its fleet was ended") && said.contains("snowflake_registry.quarantine()"),
+        "{said}"
+    );
+    administer(&mut client, "freeze()");
+    let (outcome, detail) = acquire(&mut s0, "[]", "");
+    assert_eq!(outcome, "taken");
+    assert!(detail.contains("is frozen"), "{detail}");
+    assert!(single::<String>(&mut client, hint).contains("is frozen"));
+}
