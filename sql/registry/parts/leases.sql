@@ -139,6 +139,12 @@ BEGIN
     reserved := ARRAY(SELECT lease.worker_id FROM snowflake_registry.lease AS lease
                       WHERE lease.datacenter_id = needs.datacenter AND lease.reserved_for = session_user
                         AND lease.worker_id = coalesce(needs.pin, lease.worker_id));
+    IF needs.pin IS NOT NULL AND cardinality(reserved) = 0 THEN
+        answer.outcome := 'taken';
+        answer.detail := format('worker ID %s is not reserved for role %s', needs.pin,
+                                snowflake_registry.name_in_words(session_user));
+        RETURN answer;
+    END IF;
     named := ARRAY(SELECT element FROM unnest(reserved) AS element WHERE element = ANY (said.by_hand));
     IF cardinality(named) > 0 THEN
         reserved := named;
@@ -160,21 +166,18 @@ BEGIN
     -- NOT IN with a subquery builds a hash table once. A search of the array for each candidate would take a second for
     -- the longest list, while all other calls wait.
     --
-    -- The lowest identity that was never granted is first_worker, the pin, or the successor of a known or refused
-    -- identity.
+    -- The lowest identity that was never granted is first_worker, or the successor of a known or refused identity.
     never_given AS (
         SELECT min(candidate.worker_id)::int AS worker_id,
                registry.nothing_before AS free_from,
                false AS was_its_own, NULL::timestamptz AS renewed_at, false AS is_reserved, false AS is_by_hand
         FROM (
             SELECT registry.first_worker::bigint AS worker_id
-            UNION ALL SELECT needs.pin::bigint
             UNION ALL SELECT known.worker_id::bigint + 1 FROM known
             UNION ALL SELECT element::bigint + 1 FROM unnest(needs.unwanted) AS element
         ) AS candidate
         WHERE candidate.worker_id BETWEEN registry.first_worker AND registry.last_worker
           AND candidate.worker_id < needs.worker_limit
-          AND candidate.worker_id = coalesce(needs.pin, candidate.worker_id)
           AND candidate.worker_id NOT IN (SELECT element FROM unnest(needs.unwanted) AS element)
           AND candidate.worker_id NOT IN (SELECT known.worker_id FROM known)
     )
@@ -184,7 +187,6 @@ BEGIN
                ELSE candidate.worker_id BETWEEN registry.first_worker AND registry.last_worker
                     AND NOT candidate.is_reserved END
       AND candidate.worker_id < needs.worker_limit
-      AND candidate.worker_id = coalesce(needs.pin, candidate.worker_id)
       AND candidate.worker_id NOT IN (SELECT element FROM unnest(needs.unwanted) AS element)
     ORDER BY CASE WHEN candidate.free_from > moment THEN candidate.free_from ELSE '-infinity' END,
              candidate.is_by_hand,
@@ -195,13 +197,11 @@ BEGIN
     IF NOT FOUND THEN
         answer.outcome := 'taken';
         answer.detail := format(
-            '%s: the registry grants worker IDs %s, worker IDs below %s fit the layout of the server, and the server has '
-            'excluded %s',
-            CASE WHEN needs.pin IS NULL THEN 'there is no worker ID for this server'
-                 ELSE format('this server cannot have worker ID %s', needs.pin) END,
+            'there is no worker ID for this server: the registry grants %s, worker IDs below %s fit the layout of '
+            'the server, and the server has excluded %s',
             CASE WHEN cardinality(reserved) > 0
-                 THEN format('%s to role %s', array_to_string(reserved, ', '), snowflake_registry.name_in_words(session_user))
-                 ELSE format('%s to %s', registry.first_worker, registry.last_worker) END,
+                 THEN format('only worker IDs %s to role %s', array_to_string(reserved, ', '), snowflake_registry.name_in_words(session_user))
+                 ELSE format('worker IDs %s to %s', registry.first_worker, registry.last_worker) END,
             needs.worker_limit, cardinality(needs.unwanted));
         RETURN answer;
     ELSIF free.free_from > moment THEN
@@ -212,7 +212,7 @@ BEGIN
                 format('the registry grants no range that starts before %s, and its clock shows %s',
                        snowflake_registry.in_words(registry.nothing_before),
                        snowflake_registry.in_words(moment))
-            WHEN needs.pin IS NOT NULL OR cardinality(reserved) > 0 THEN
+            WHEN cardinality(reserved) > 0 THEN
                 format('worker ID %s is taken until %s', free.worker_id,
                        snowflake_registry.in_words(free.free_from))
             ELSE format('all worker IDs are taken, and worker ID %s will be free first, at %s', free.worker_id,

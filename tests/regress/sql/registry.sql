@@ -67,10 +67,22 @@ $$;
 CREATE FUNCTION acquire(lease int, nonce int, node text DEFAULT NULL, pin int DEFAULT NULL, worker_limit int DEFAULT 1024,
                         unwanted int[] DEFAULT '{}', registry_id uuid DEFAULT NULL,
                         ahead bigint DEFAULT 0, datacenter_id int DEFAULT 0)
-RETURNS snowflake_registry.answer LANGUAGE sql AS $$
-    SELECT snowflake_registry.acquire(request(jsonb_build_object(
+RETURNS snowflake_registry.answer LANGUAGE plpgsql AS $$
+DECLARE
+    answer snowflake_registry.answer;
+BEGIN
+    -- A pinned worker ID must be reserved for the role.
+    IF pin >= 0 THEN
+        PERFORM snowflake_registry.reserve(pin, datacenter_id, session_user::text::regrole);
+    END IF;
+    answer := snowflake_registry.acquire(request(jsonb_build_object(
         'registry', registry_id, 'clock', clock_us() + ahead, 'lease_id', uuid_of(lease), 'nonce', uuid_of(nonce),
-        'facts', jsonb_build_object('node_name', node), 'needs', needs(datacenter_id, pin, worker_limit, unwanted))))
+        'facts', jsonb_build_object('node_name', node), 'needs', needs(datacenter_id, pin, worker_limit, unwanted))));
+    IF pin >= 0 THEN
+        PERFORM snowflake_registry.give_up_reservation(pin, datacenter_id);
+    END IF;
+    RETURN answer;
+END
 $$;
 CREATE FUNCTION nonces(lease int, last int, next int) RETURNS jsonb LANGUAGE sql AS $$
     SELECT jsonb_build_object('lease_id', uuid_of(lease), 'last_nonce', uuid_of(last), 'next_nonce', uuid_of(next))
@@ -123,8 +135,8 @@ SELECT a.datacenter_id, a.worker_id FROM acquire(4, 1, 'delta', datacenter_id =>
 -- A pinned worker ID is granted or none. It must fit.
 SELECT (shown(acquire(5, 1, 'epsilon', pin => 40))).*;
 SELECT (shown(acquire(6, 1, 'zeta', pin => 40))).*;
-SELECT (shown(acquire(6, 1, 'zeta', pin => 1024))).*;
-SELECT (shown(acquire(6, 1, 'zeta', pin => 5, unwanted => '{5}'))).*;
+SELECT outcome, replace(detail, session_user, 'me') AS detail FROM acquire(6, 1, 'zeta', pin => 1024);
+SELECT outcome, replace(detail, session_user, 'me') AS detail FROM acquire(6, 1, 'zeta', pin => 5, unwanted => '{5}');
 SELECT (shown(acquire(6, 1, 'zeta', worker_limit => 4))).*;
 SELECT (shown(acquire(6, 1, 'zeta', worker_limit => 0))).*;
 SELECT (shown(acquire(6, 1, 'zeta', unwanted => '{4, 5, 7}'))).*;
@@ -183,10 +195,12 @@ SELECT outcome, regexp_replace(detail, 'registry is [^,]*', 'registry is (this o
 SELECT outcome FROM acquire(20, 1, registry_id => uuid_of(5));
 
 -- Invalid facts from a server do no harm.
+SELECT snowflake_registry.reserve(500, used_by => session_user::text::regrole) <= clock_timestamp() AS is_reserved;
 SELECT outcome FROM snowflake_registry.acquire(request(jsonb_build_object(
     'lease_id', uuid_of(30), 'nonce', uuid_of(1), 'needs', needs(pin => 500, unwanted => NULL), 'facts', jsonb_build_object(
         'node_name', E'evil\n\x1b[2J' || repeat('x', 300), 'host', '["a"]'::jsonb, 'port', 1e300, 'layout', 7, 'version', E'\t',
         'clock_offset', 1e99))));
+SELECT snowflake_registry.give_up_reservation(500);
 SELECT left(node_name, 12) AS node_name, length(node_name), host, port, layout, version, clock_offset BETWEEN '-1 minute' AND '1 minute' AS is_ours
 FROM snowflake_registry.fleet WHERE worker_id = 500;
 SELECT outcome FROM snowflake_registry.renew(request(nonces(30, 1, 2) ||
@@ -382,6 +396,7 @@ CREATE ROLE regress_fleet;
 GRANT USAGE ON SCHEMA snowflake_registry TO regress_fleet;
 GRANT EXECUTE ON FUNCTION
     snowflake_registry.acquire(jsonb), snowflake_registry.renew(jsonb) TO regress_fleet;
+SELECT snowflake_registry.reserve(300, used_by => session_user::text::regrole) IS NOT NULL AS is_reserved;
 CREATE SCHEMA trap AUTHORIZATION regress_fleet;
 SET ROLE regress_fleet;
 CREATE FUNCTION trap.sprung(int, int) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'sprung as %', current_user; END$$;
@@ -405,7 +420,7 @@ SET IntervalStyle = 'sql_standard';
 SELECT outcome, worker_id FROM snowflake_registry.acquire(jsonb_build_object(
     'clock', (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8) ||
     '{"protocol": 1, "registry": null, "tokens": [], "round_trip": 0, "lease_id": "00000000-0000-0000-0000-000000000050",
-      "nonce": "00000000-0000-0000-0000-000000000001", "facts": {"node_name": "iota"},
+      "nonce": "00000000-0000-0000-0000-000000000001", "facts": {"node_name": "iota", "by_hand": [300]},
       "needs": {"datacenter": 0, "pin": 300, "worker_limit": 1024, "unwanted": [301, 302]}}');
 SELECT outcome, worker_id FROM snowflake_registry.renew(jsonb_build_object(
     'clock', (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8) ||
@@ -427,6 +442,7 @@ SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.end_quarantine(
 SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.sign_settings()');
 SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.open_registry(true)');
 RESET ROLE;
+SELECT snowflake_registry.give_up_reservation(300);
 SET ROLE pg_monitor;
 SELECT worker_id, state, node_name FROM snowflake_registry.fleet WHERE worker_id = 300;
 SELECT state FROM snowflake_registry.status;

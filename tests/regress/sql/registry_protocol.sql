@@ -126,9 +126,12 @@ SELECT listed, element, c.* FROM (VALUES (10001, '7'), (10001, 'null'), (10000, 
         'unwanted', ('[' || repeat(element || ', ', listed - 1) || element || ']')::jsonb)))) AS c;
 -- So far, nothing has been granted.
 SELECT count(*) FROM snowflake_registry.lease;
+-- A pinned worker ID must be reserved for the role.
+SELECT snowflake_registry.reserve(n, used_by => session_user::text::regrole) IS NOT NULL AS is_reserved FROM generate_series(0, 3) AS n;
 SELECT n, c.* FROM (VALUES (1, '{"pin": 3}'::jsonb), (2, '{"pin": null, "unwanted": null}'), (3, '{"pin": 1.0, "worker_limit": 2147483648}'),
     (4, '{"pin": 2, "worker_limit": 3.0, "unwanted": [3, 3, 1e0]}')) AS n (n, needs),
     LATERAL call('acquire', request(n, jsonb_build_object('needs', '{"datacenter": 0, "worker_limit": 1024}' || needs))) AS c;
+SELECT snowflake_registry.give_up_reservation(n) FROM generate_series(0, 3) AS n;
 SELECT outcome FROM call('acquire', request(5, jsonb_build_object('needs', jsonb_build_object('datacenter', 0, 'worker_limit', 10001,
     'unwanted', (SELECT jsonb_agg(n) FROM generate_series(0, 9999) AS n)))));
 SELECT worker_id, state, protocol, node_name FROM snowflake_registry.fleet ORDER BY worker_id;
@@ -169,7 +172,7 @@ DROP TABLE before;
 SELECT said, c.* FROM (VALUES (1, ('{"protocol": 2, "needs": {"zone": 1}, ' || substr(request(8)::text, 2))::jsonb),
     (2, (left(request(8)::text, -1) || ', "protocol": 2}')::jsonb), (3, (left(request(8)::text, -1) || ', "needs": {"zone": 1}}')::jsonb),
     (4, (left(request(8)::text, -1) || ', "tokens": {}}')::jsonb),
-    (5, request(9, '{"needs": {"datacenter": 9, "worker_limit": 1, "pin": 1, "worker_limit": 1024, "pin": 9, "datacenter": 0}}'))) AS d (said, request),
+    (5, request(9, '{"needs": {"datacenter": 9, "worker_limit": 1, "pin": 1, "worker_limit": 1024, "pin": null, "datacenter": 0}}'))) AS d (said, request),
     LATERAL call('acquire', request) AS c;
 SELECT worker_id, grant_count FROM snowflake_registry.fleet ORDER BY worker_id;
 
@@ -288,8 +291,11 @@ SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments()
 -- The next lease of the identity is new.
 SELECT (snowflake_registry.renew(request(32))).outcome, (snowflake_registry.release(request(32))).outcome AS release;
 SELECT pg_sleep(0.01) IS NOT NULL AS slept;
+SELECT snowflake_registry.reserve(worker_id, used_by => session_user::text::regrole) IS NOT NULL AS is_reserved
+FROM snowflake_registry.lease WHERE lease_id = lease_id(32);
 SELECT outcome FROM snowflake_registry.lease, LATERAL call('acquire', request(41, jsonb_build_object('needs', jsonb_build_object(
     'datacenter', 0, 'worker_limit', 1024, 'pin', worker_id)))) WHERE lease_id = lease_id(32);
+SELECT snowflake_registry.give_up_reservation(worker_id) FROM snowflake_registry.lease WHERE reserved_for IS NOT NULL;
 SELECT is_renewed, grant_count FROM snowflake_registry.lease WHERE lease_id = lease_id(41);
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
 SELECT outcome FROM call('acquire', request(41));

@@ -13,10 +13,17 @@ $$;
 CREATE FUNCTION nonces(lease int, last int, next int) RETURNS jsonb LANGUAGE sql AS $$
     SELECT jsonb_build_object('lease_id', uuid_of(lease), 'last_nonce', uuid_of(last), 'next_nonce', uuid_of(next))
 $$;
-CREATE FUNCTION acquire(lease int, nonce int, pin int DEFAULT NULL) RETURNS snowflake_registry.answer LANGUAGE sql AS $$
-    SELECT snowflake_registry.acquire(request(NULL, jsonb_build_object(
+CREATE FUNCTION acquire(lease int, nonce int, pin int DEFAULT NULL) RETURNS snowflake_registry.answer LANGUAGE plpgsql AS $$
+DECLARE
+    answer snowflake_registry.answer;
+BEGIN
+    PERFORM snowflake_registry.reserve(pin, used_by => session_user::text::regrole) WHERE pin IS NOT NULL;
+    answer := snowflake_registry.acquire(request(NULL, jsonb_build_object(
         'lease_id', uuid_of(lease), 'nonce', uuid_of(nonce),
-        'needs', jsonb_build_object('datacenter', 0, 'pin', pin, 'worker_limit', 1024, 'unwanted', NULL))))
+        'needs', jsonb_build_object('datacenter', 0, 'pin', pin, 'worker_limit', 1024, 'unwanted', NULL))));
+    PERFORM snowflake_registry.give_up_reservation(pin) WHERE pin IS NOT NULL;
+    RETURN answer;
+END
 $$;
 CREATE FUNCTION renew(lease int, last int, next int, token text DEFAULT NULL) RETURNS snowflake_registry.answer LANGUAGE sql AS $$
     SELECT snowflake_registry.renew(request(token, nonces(lease, last, next)))

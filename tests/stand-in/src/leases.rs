@@ -147,6 +147,9 @@ impl StandIn {
                 && needs.pin.is_none_or(|pin| identity.worker == pin)
         });
         let mut reserved: Vec<u32> = of_role.map(|(identity, _)| identity.worker).collect();
+        if needs.pin.is_some() && reserved.is_empty() {
+            return None;
+        }
         if reserved.iter().any(|worker| caller.by_hand.contains(worker)) {
             reserved.retain(|worker| caller.by_hand.contains(worker));
         }

@@ -21,7 +21,7 @@ const fn mutation(name: &'static str, from: &'static str, to: &'static str) -> M
     Mutation { name, from, to }
 }
 
-pub const MUTATIONS: [Mutation; 45] = [
+pub const MUTATIONS: [Mutation; 46] = [
     mutation(CONTROL, "RETURN (1, 1);", "RETURN (1, 1);"),
     mutation(
         "quarantine-keeps-nonces",
@@ -117,6 +117,11 @@ pub const MUTATIONS: [Mutation; 45] = [
     ),
     mutation("reserved-ids-are-granted", "\n                    AND NOT candidate.is_reserved END", " END"),
     mutation("grants-to-any-role", "lease.reserved_for = session_user\n", "lease.reserved_for IS NOT NULL\n"),
+    mutation(
+        "pins-without-a-reservation",
+        "IF needs.pin IS NOT NULL AND cardinality(reserved) = 0 THEN",
+        "IF false THEN",
+    ),
     mutation("by-hand-is-not-last", "             candidate.is_by_hand,\n", ""),
     mutation(
         "renews-for-any-role",

@@ -872,7 +872,7 @@ impl Schedule<'_, '_> {
         };
         let used_by = match self.random.below(4) {
             0 if worker.is_none() => Some("fleet".into()),
-            1 if worker.is_none() => Some("other".into()),
+            0 | 1 => Some("other".into()),
             _ => None,
         };
         Administration::Reserve { identity, used_by, name: self.request_name() }

@@ -155,6 +155,14 @@ fn worker_ids_of_a_role() {
     assert_eq!(worker(&mut s0, "[]"), "7");
     assert_eq!(worker(&mut s0, "[]"), "taken", "a role with worker IDs of its own gets no others");
     assert_eq!(worker(&mut s1, "[7]"), "0");
+    // A pin is a need, not a right.
+    for (role, pin, expected) in
+        [(&mut s0, 3, "worker ID 3 is not reserved"), (&mut s1, 7, "worker ID 7 is not reserved")]
+    {
+        let (outcome, detail) = acquire(role, "[]", &format!(", \"pin\": {pin}"));
+        assert_eq!(outcome, "taken");
+        assert!(detail.contains(expected), "{detail}");
+    }
     // The one that the configuration sets, if the role has several.
     administer(&mut client, "reserve(8, used_by => 's0')");
     administer(&mut client, "reserve(9, used_by => 's0')");
@@ -162,7 +170,9 @@ fn worker_ids_of_a_role() {
     let (outcome, detail) = acquire(&mut s0, "[9]", "");
     assert_eq!(outcome, "taken");
     assert!(detail.contains("worker ID 9 is taken until"), "{detail}");
-    assert_eq!(worker(&mut s0, "[0]"), "8");
+    assert_eq!(acquire(&mut s0, "[]", ", \"pin\": 8").0, "8");
+    administer(&mut client, "reserve(11, used_by => 's0')");
+    assert_eq!(worker(&mut s0, "[0]"), "11");
     // Worker ID 0 is leased by s1.
     let (code, said) = failure(&mut client, "SELECT snowflake_registry.reserve(0, used_by => 's0')");
     assert_eq!(code, "55006", "{said}");
