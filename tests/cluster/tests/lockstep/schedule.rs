@@ -882,7 +882,7 @@ impl Schedule<'_, '_> {
         let is_given = !self.random.once_in(6);
         Administration::StartFleet {
             first_worker: is_given.then_some(0),
-            last_worker: is_given.then(|| 3 + self.random.below(3) as u32),
+            last_worker: is_given.then(|| 1 + self.random.below(3) as u32),
             not_before_us: self
                 .random
                 .once_in(4)
