@@ -116,7 +116,11 @@ pub const MUTATIONS: [Mutation; 46] = [
         "AND (registry.nothing_before > moment OR NOT registry.is_started)",
     ),
     mutation("reserved-ids-are-granted", "\n                    AND NOT candidate.is_reserved END", " END"),
-    mutation("grants-to-any-role", "lease.reserved_for = session_user\n", "lease.reserved_for IS NOT NULL\n"),
+    mutation(
+        "grants-to-any-role",
+        "lease.reserved_for = session_user\n                        AND",
+        "lease.reserved_for IS NOT NULL AND",
+    ),
     mutation(
         "pins-without-a-reservation",
         "IF needs.pin IS NOT NULL AND cardinality(reserved) = 0 THEN",

@@ -290,7 +290,7 @@ impl Schedule<'_, '_> {
         let back = Event::SetBack { to_last: true, is_silent };
         let ready = [Event::EndQuarantine, Event::Unfreeze, Event::ResumeSegments];
         let another = pin.map(|pin| if pin == last { first } else { pin + 1 });
-        let at = self.random.below(14);
+        let at = self.random.below(15);
         let story: Vec<Event> = match at {
             // The rest of a released range is granted, and both are lost, or only the grant.
             0 | 1 => {
@@ -397,6 +397,16 @@ impl Schedule<'_, '_> {
                 let later = [Event::OthersMayTake(true), take];
                 others.into_iter().chain([take, take, Event::Restart]).chain(waits).chain(later).collect()
             }
+            // The worker ID is reserved for another role after the lease has ended, and the holder renews.
+            13 => [
+                acquire(holder),
+                renew,
+                Event::GiveUpReservations,
+                Event::Wait,
+                Event::Reserve { worker: pin },
+                renew,
+            ]
+            .into(),
             // Numbers are lost.
             _ => [
                 Event::Keep,
