@@ -40,6 +40,15 @@ pub fn replace(name: &str, contents: impl FnOnce(&File) -> io::Result<Vec<u8>>) 
     Ok(file)
 }
 
+/// Removes the file. It is durably gone when this function returns.
+pub fn remove(name: &str) -> io::Result<()> {
+    match fs::remove_file(path(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::open(server::data_directory())?.sync_all()
+}
+
 pub fn path(name: &str) -> PathBuf {
     server::data_directory().join(name)
 }

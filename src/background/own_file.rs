@@ -116,6 +116,12 @@ impl OwnFile {
         Ok(Some((text, Original::of(&file)?)))
     }
 
+    /// Removes the file. It is durably gone when this function returns.
+    pub fn remove(&self) -> Result<(), String> {
+        file::remove(self.name)
+            .map_err(|problem| format!("could not remove file \"{}\": {problem}", self.name))
+    }
+
     /// Writes the file. The new version is durable when this function returns.
     pub fn write<T: Serialize>(&self, state: T) -> Result<(), String> {
         let contents = |file: &File| {

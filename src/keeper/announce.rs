@@ -13,6 +13,7 @@ use super::identity;
 use super::store::Store;
 use crate::config;
 use crate::error::Error;
+use crate::pg::relation::Extension;
 use crate::pg::{clock, relation, server};
 use crate::shared::keeper_words::{Closed, Misfit};
 use crate::shared::lease::LeaseStatus;
@@ -20,11 +21,16 @@ use crate::shared::memory::State;
 use crate::shared::report;
 
 /// Records a problem, and logs it if it is new.
-pub fn complain(shared: &State, text: &str) {
+fn note(text: &str) {
     if report::report().error().as_deref() != Some(text) {
         log!("snowflake_id: {text}");
     }
     report::report_error(Some(text), clock::clock_us());
+}
+
+/// Records a problem that keeps the gate closed, unless the gate is open.
+pub fn complain(shared: &State, text: &str) {
+    note(text);
     if shared.gate.identity().is_none() {
         shared.server_status.keeper.set_closed(Closed::Problem);
     }
@@ -63,11 +69,10 @@ pub fn tell(
     };
     shared.server_status.keeper.has_succeeded.store(true, Ordering::Relaxed);
     match problem {
+        // The state already says that the identity is refused.
+        Some(text) if is_refused => note(&text),
         Some(text) => complain(shared, &text),
         None => report::report_error(None, 0),
-    }
-    if is_refused {
-        shared.server_status.keeper.set_closed(Closed::Refused);
     }
 }
 
@@ -93,10 +98,13 @@ pub fn standby_warning() -> Option<String> {
     if config::registry().is_some() || server::current_database() != Some(config::database()) {
         return None;
     }
-    let store = Store::lock_or_report().ok()?;
-    let left = store.left();
+    let extension = Extension::find(c"snowflake_id")?;
+    let left = Store::left_if_free(extension)?;
     let Departure { registry_id, .. } = left.latest()?;
-    let by_hand = identity::by_hand(store.extension).ok()?;
+    let by_hand = match config::identity() {
+        None => identity::row_if_free(extension)?,
+        setting => setting,
+    };
     by_hand.is_none_or(|identity| left.get(identity).is_some()).then(|| {
         format!(
             "this standby cannot issue IDs after a promotion: its primary leases worker IDs from registry {registry_id}, but snowflake_id.registry is empty on the standby"
@@ -104,10 +112,11 @@ pub fn standby_warning() -> Option<String> {
     })
 }
 
-/// Returns a warning if the registry has leased another identity than the one that is set by hand.
+/// Returns a warning if the registry has leased another identity than the one that is set by hand, unless there is a
+/// warning about the lease.
 pub fn unused_by_hand(by_hand: Option<Identity>, lease_status: &LeaseStatus) -> Option<String> {
     let (by_hand, leased) = by_hand.zip(lease_status.lease)?;
-    (by_hand != leased.identity).then(|| {
+    (by_hand != leased.identity && lease_status.warning().is_none()).then(|| {
         format!(
             "this server does not use {by_hand}, which snowflake_id.worker_id or table snowflake_workers specifies, because the registry has leased {} to it",
             leased.identity

@@ -12,7 +12,6 @@ use snowflake_id_core::keeper_plan::{GatePlan, Loss, Plan, Seen, plan};
 use snowflake_id_core::left::{Candidates, Choice, choose};
 use snowflake_id_core::message::instant;
 use snowflake_id_core::used::{Scope, Use};
-use uuid::Uuid;
 
 use super::announce::{complain, note_misfit, refusal, risk, tell, unused_by_hand};
 use super::clock_sequence;
@@ -30,6 +29,7 @@ use crate::pg::{clock, process};
 use crate::registry;
 use crate::segment;
 use crate::shared::command_slot::{Answer, Request, Ticket};
+use crate::shared::keeper_words::Closed;
 use crate::shared::lease::{self, LeaseStatus};
 use crate::shared::memory::State;
 
@@ -296,10 +296,11 @@ impl Keeper {
         let server_status = &self.shared.server_status;
         let stored = store.read(&server_status.history);
         segment::find_ranges(store.extension);
-        let by_hand = identity::by_hand(store.extension)?;
+        let set_by_hand = identity::by_hand(store.extension, server_status.keeper.row())?;
+        let by_hand = set_by_hand.into_iter().flatten().next();
         let file = match &mut self.identity_file {
             Some(file) => file,
-            file => file.insert(IdentityFile::read(&stored.left).map_err(Problem)?),
+            file => file.insert(IdentityFile::read(&stored.left, &stored.uses).map_err(Problem)?),
         };
         let mut left = stored.left.clone();
         left.add(&file.left);
@@ -312,10 +313,11 @@ impl Keeper {
             used_before: file.used_by_hand,
         };
         let Choice { wanted, refused } = choose(&candidates, &left, clock.now_us);
-        if !server_status.keeper.is_identity_known() {
+        let is_worker_waiting = !server_status.keeper.is_identity_known();
+        server_status.keeper.set_identities(set_by_hand, &left, file.is_behind(&left));
+        if is_worker_waiting {
             server_status.registry_wakeup.request();
         }
-        server_status.keeper.set_identities(by_hand, &left, file.is_behind);
         // The keeper can claim a request now, because the transaction waits for no more locks.
         let raise = raise.filter(|(ticket, _)| server_status.commands.claim(*ticket));
         let raise_floor_to_us = raise.map(|(_, floor_us)| floor_us);
@@ -354,7 +356,9 @@ impl Keeper {
         if let Some(lease) = used.filter(|lease| !lease.is_for_good())
             && lease_status.lease.is_some()
         {
-            let registry_id = lease_status.registry_id.unwrap_or(Uuid::max());
+            let registry_id =
+                lease_status.registry_id.ok_or_else(|| Problem("bug: the lease has no registry".into()))?;
+            file.registry_id = Some(registry_id);
             left.leave(
                 uses.iter().filter_map(|record| record.identity),
                 lease.identity,
@@ -362,7 +366,11 @@ impl Keeper {
                 clock.now_us,
             );
         }
-        let used_by_hand = used.filter(Lease::is_for_good).map(|lease| lease.identity);
+        // While the gate is closed, the server may continue later.
+        let used_by_hand = match used {
+            Some(lease) => Some(lease.identity).filter(|_| lease.is_for_good()),
+            None => file.used_by_hand,
+        };
         file.write(used_by_hand, &left).map_err(Problem)?;
         let mut stored_left = stored.left;
         let unstored = stored_left.add(&left);
@@ -372,11 +380,15 @@ impl Keeper {
             let until_us = clock.now_us + microseconds(config::max_ahead());
             records.push(Use { identity: None, scope: Scope::ZERO, until_us });
         }
-        let horizons = plan.tracks.map(|track| track.horizon);
+        let mut horizons = plan.tracks.map(|track| track.horizon);
         for (track, horizon) in horizons.into_iter().enumerate() {
             if let Some(horizon) = horizon {
                 server_status.history.promise(track, horizon);
             }
+        }
+        if stored.copied_us > 0 && horizons[0].is_some() {
+            // The new horizon is above the copied ones. Overwrite these on all tracks.
+            horizons = [0, 1].map(|track| horizons[track].or(Some(stored.horizons[track])));
         }
         store.write(&records, &unstored, horizons);
         let has_history = plan.loss == Some(Loss::NothingKnown)
@@ -430,6 +442,12 @@ impl Keeper {
             }
         }
         note_misfit(shared, done.wanted);
-        gate::apply(shared, plan, done.wanted, lease_status.number);
+        let why = match plan.gate {
+            GatePlan::Refuse { .. } => Closed::Refused,
+            _ if done.refusal.is_some() => Closed::Refused,
+            _ if config::registry().is_some() => Closed::NoLease,
+            _ => Closed::NoWorkerId,
+        };
+        gate::apply(shared, plan, done.wanted, lease_status.number, why);
     }
 }

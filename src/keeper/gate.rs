@@ -9,17 +9,16 @@ use snowflake_id_core::track::TRACKS;
 use super::store::Store;
 use super::transaction::transaction;
 use crate::background::transaction::Problem;
-use crate::config;
 use crate::pg::process;
 use crate::shared::keeper_words::Closed;
 use crate::shared::memory::State;
 
 /// Applies the plan to the gate. The parameter `number` is the number of the lease status on which the plan
-/// is based.
+/// is based, and `why` is the reason to publish if the plan closes the gate.
 ///
 /// Slots are never usable beyond the lease for which the gate is open, because the gate is closed before the
 /// range of another lease is set.
-pub fn apply(shared: &State, plan: &Plan, wanted: Option<Lease>, number: u64) {
+pub fn apply(shared: &State, plan: &Plan, wanted: Option<Lease>, number: u64, why: Closed) {
     match plan.gate {
         GatePlan::Stay => {
             if let Some(lease) = wanted {
@@ -40,12 +39,7 @@ pub fn apply(shared: &State, plan: &Plan, wanted: Option<Lease>, number: u64) {
             if shared.gate.identity().is_some() {
                 shared.close_gate();
             }
-            let is_leased = config::registry().is_some();
-            shared.server_status.keeper.set_closed(if is_leased {
-                Closed::NoLease
-            } else {
-                Closed::NoWorkerId
-            });
+            shared.server_status.keeper.set_closed(why);
         }
     }
 }

@@ -6,22 +6,37 @@ use snowflake_id_core::Identity;
 
 use crate::background::transaction::Problem;
 use crate::config;
-use crate::pg::relation::{Extension, Kind};
+use crate::pg::relation::{Extension, Kind, Relation};
 use crate::pg::rows::is_text;
 
-/// Returns the identity that is set by hand, or `None` if there is none.
-pub fn by_hand(extension: Extension) -> Result<Option<Identity>, Problem> {
-    match config::identity() {
-        Some(identity) => Ok(Some(identity)),
-        None => find_row(extension, &config::node_name()),
+/// Returns the identities in the settings and in the server's row. The first one that exists is the identity that is set by
+/// hand. `last_row` is the identity that was in the row when it was last read. A server that can do without its row does not
+/// wait for a locked table.
+pub fn by_hand(extension: Extension, last_row: Option<Identity>) -> Result<[Option<Identity>; 2], Problem> {
+    let setting = config::identity();
+    if config::registry().is_some() {
+        return Ok([setting, row_if_free(extension).unwrap_or(last_row)]);
     }
-}
-
-fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, Problem> {
+    if setting.is_some() {
+        return Ok([setting, last_row]);
+    }
     let schema = extension.schema();
     let table = schema.and_then(|schema| extension.lock(schema, c"snowflake_workers", Kind::Table));
-    let table =
-        table.ok_or_else(|| Problem("table snowflake_workers does not belong to the extension".into()))?;
+    let problem = || Problem("table snowflake_workers does not belong to the extension".into());
+    Ok([None, find_row(table.ok_or_else(problem)?)])
+}
+
+/// Returns the identity in the server's row, if any. Returns `None` if the table does not exist, or if another session has
+/// locked it.
+pub fn row_if_free(extension: Extension) -> Option<Option<Identity>> {
+    let table = extension.lock_if_free(extension.schema()?, c"snowflake_workers", Kind::Table)?;
+    let row = find_row(table);
+    table.unlock(Kind::Table);
+    Some(row)
+}
+
+fn find_row(table: Relation) -> Option<Identity> {
+    let node_name = config::node_name();
     let mut found = None;
     let columns = [
         (c"node_name", pg_sys::TEXTOID),
@@ -32,10 +47,10 @@ fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, P
         // The constraints that forbid negative numbers in the table may have been dropped.
         let number = |value: Option<pg_sys::Datum>| u32::try_from(value?.value() as i32).ok();
         if let (Some(name), Some(datacenter), Some(worker)) = (name, number(datacenter), number(worker))
-            && is_text(name, node_name)
+            && is_text(name, &node_name)
         {
             found = Some(Identity { datacenter, worker });
         }
     });
-    Ok(found)
+    found
 }

@@ -5,11 +5,16 @@
 //! were left also count on copies. The keeper stores them in its database, too, but they would be lost there if the
 //! extension were dropped and the server were then stopped.
 
+use pgrx::log;
 use serde::{Deserialize, Serialize};
 use snowflake_id_core::Identity;
 use snowflake_id_core::left::{Departure, Left};
+use snowflake_id_core::used::Uses;
+use uuid::Uuid;
 
 use crate::background::own_file::{Found, OwnFile};
+use crate::pg::clock;
+use crate::registry::lease_file;
 
 const FILE: OwnFile = OwnFile {
     name: "snowflake_id.identity",
@@ -20,6 +25,7 @@ const FILE: OwnFile = OwnFile {
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 struct State {
     by_hand: Option<Identity>,
+    registry_id: Option<Uuid>,
     left: Vec<(Identity, Departure)>,
 }
 
@@ -27,50 +33,93 @@ struct State {
 pub struct IdentityFile {
     /// The contents that this server has written since its host was booted.
     written: Option<State>,
+    /// The contents that could not be written, and are not needed.
+    unwritten: Option<State>,
     /// The identity under which this very server issues IDs by hand, or issued IDs before this process was started.
     pub used_by_hand: Option<Identity>,
+    /// The registry from which the server with this data directory last leased an identity. A copy has the registry of its
+    /// original at the time of the copy.
+    pub registry_id: Option<Uuid>,
     pub left: Left,
-    /// True if the file does not contain the last registry that is stored in the database. The server is then a copy that
-    /// was made before the move to that registry.
-    pub is_behind: bool,
 }
 
 impl IdentityFile {
-    /// Reads the file.
+    /// Reads the file. If there is none, an earlier version may have used leases: see [`State::of_earlier_version`].
     ///
     /// # Errors
     /// Returns the problem if another version has written the file.
-    pub fn read(stored: &Left) -> Result<IdentityFile, String> {
+    pub fn read(stored: &Left, uses: &Uses) -> Result<IdentityFile, String> {
         let (state, is_own) = match FILE.read::<State>()? {
             Found::Own(state) => (state, true),
             Found::Copy(state) => (state, false),
-            Found::Nothing => (State::default(), false),
+            Found::Nothing => (State::of_earlier_version(stored, uses)?, false),
             Found::Damaged(problem) => {
-                pgrx::log!("snowflake_id: {problem}");
-                (State::default(), false)
+                log!("snowflake_id: {problem}");
+                (State::of_earlier_version(stored, uses)?, false)
             }
         };
-        let in_file: Left = state.left.iter().copied().collect();
-        let mut left = in_file.clone();
+        let mut left: Left = state.left.iter().copied().collect();
         left.add(stored);
-        let last = |left: &Left| left.latest().map(|latest| latest.registry_id);
         Ok(IdentityFile {
             used_by_hand: state.by_hand.filter(|_| is_own),
-            is_behind: last(&in_file) != last(&left),
+            registry_id: state.registry_id,
             left,
             written: is_own.then_some(state),
+            unwritten: None,
         })
     }
 
-    /// Writes the file if the contents have changed. The contents are durable when this function returns.
+    /// Returns whether this server is a copy that was made before the server moved to its last registry. The server counts
+    /// as a copy until it has leased an identity from that registry.
+    pub fn is_behind(&self, left: &Left) -> bool {
+        left.latest().is_some_and(|latest| self.registry_id != Some(latest.registry_id))
+    }
+
+    /// Writes the file if the contents have changed. The contents are durable when this function returns. A server that has
+    /// never leased an identity does not depend on the file, unless the file contains an identity that is out of date.
     pub fn write(&mut self, by_hand: Option<Identity>, left: &Left) -> Result<(), String> {
-        let state = State { by_hand, left: left.iter().collect() };
+        let state = State { by_hand, registry_id: self.registry_id, left: left.iter().collect() };
         (self.used_by_hand, self.left) = (by_hand, left.clone());
         // An empty file would only say that this server has used no identity.
-        if self.written.as_ref() != Some(&state) && (self.written.is_some() || state != State::default()) {
-            FILE.write(&state)?;
-            self.written = Some(state);
+        if self.written.as_ref().unwrap_or(&State::default()) == &state
+            || self.unwritten.as_ref() == Some(&state)
+        {
+            return Ok(());
+        }
+        match FILE.write(&state) {
+            Ok(()) => (self.written, self.unwritten) = (Some(state), None),
+            Err(problem) if left.is_empty() => {
+                let old = self.written.as_ref().and_then(|written| written.by_hand);
+                if old.is_some() && old != by_hand {
+                    FILE.remove()?;
+                    self.written = None;
+                }
+                log!("snowflake_id: {problem}");
+                self.unwritten = Some(state);
+            }
+            Err(problem) => return Err(problem),
         }
         Ok(())
+    }
+}
+
+impl State {
+    /// Returns the contents for a server on which an earlier version, which had no such file, may have leased identities.
+    /// The lease file shows this. All identities that the server has used, or has leased, then belong to the registry.
+    fn of_earlier_version(stored: &Left, uses: &Uses) -> Result<State, String> {
+        let (Found::Own(lease) | Found::Copy(lease), _) = lease_file::read()? else {
+            return Ok(State::default());
+        };
+        // The records in the database may be later than a copied lease file.
+        let Some(registry_id) = lease.registry_id.filter(|_| stored.is_empty()) else {
+            return Ok(State::default());
+        };
+        let departure = Departure { registry_id, since_us: clock::clock_us() };
+        let leases = lease.held.iter().map(|held| held.lease);
+        let leases = leases.chain(lease.evidence.iter().map(|evidence| evidence.lease));
+        let identities =
+            leases.map(|lease| lease.identity).chain(uses.iter().filter_map(|record| record.identity));
+        let left = identities.map(|identity| (identity, departure)).collect::<Left>().iter().collect();
+        Ok(State { by_hand: None, registry_id: Some(registry_id), left })
     }
 }

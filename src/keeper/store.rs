@@ -108,7 +108,7 @@ impl Store {
     /// Reads the stored state, and raises the high-water mark in `history` to the stored horizons. IDs may
     /// have been issued up to the stored horizons before the shared memory was created.
     pub fn read(&self, history: &HistoryWords) -> Stored {
-        let ((horizons, copied_us), (uses, left)) = (self.horizons(), self.identities());
+        let ((horizons, copied_us), (uses, left)) = (self.horizons(), identities_in(self.used_identity));
         history.note_high(
             horizons.iter().map(Horizon::until_us).fold(uses.latest_us().max(copied_us), i64::max),
         );
@@ -122,11 +122,12 @@ impl Store {
     fn horizons(&self) -> ([Horizon; TRACKS], i64) {
         let (mut horizons, mut copied_us) = ([Horizon::NONE; TRACKS], 0);
         self.horizon.for_each_row(HORIZON_COLUMNS, |row| {
-            if let [_, Some(database), Some(track), Some(value), Some(until_us)] = row
+            if let [_, database, Some(track), Some(value), Some(until_us)] = row
                 && let Some(horizon) = horizons.get_mut(track.value())
             {
                 let until_us = until_us.value() as i64;
-                if database.value() as u32 == server::database_oid().to_u32() {
+                // An earlier version has not stored the database.
+                if database.is_none_or(|oid| oid.value() as u32 == server::database_oid().to_u32()) {
                     *horizon = Horizon::new(value.value() as u8, until_us);
                 } else {
                     copied_us = copied_us.max(until_us);
@@ -136,34 +137,14 @@ impl Store {
         (horizons, copied_us)
     }
 
-    fn identities(&self) -> (Uses, Left) {
-        let (mut uses, mut left) = (Uses::default(), vec![]);
-        self.used_identity.for_each_row(USED_COLUMNS, |row| {
-            let [_, datacenter, worker, value, until_us, _, registry_id, since_us] = row;
-            if let [Some(datacenter), Some(worker), Some(value), Some(until_us)] =
-                [datacenter, worker, value, until_us]
-            {
-                let part = |datum: pg_sys::Datum| u32::try_from(datum.value() as i32).ok();
-                let identity = part(datacenter).zip(part(worker));
-                let identity = identity.map(|(datacenter, worker)| Identity { datacenter, worker });
-                uses.add([Use {
-                    identity,
-                    scope: part(value).map_or(Scope::Others, |value| Scope::Value(value as u8)),
-                    until_us: until_us.value() as i64,
-                }]);
-                if let (Some(identity), Some(id), Some(since_us)) = (identity, registry_id, since_us) {
-                    let registry_id = Uuid::from_bytes(uuid_of(id));
-                    let departure = Departure { registry_id, since_us: since_us.value() as i64 };
-                    left.extend((!registry_id.is_nil()).then_some((identity, departure)));
-                }
-            }
-        });
-        (uses, left.into_iter().collect())
-    }
-
-    /// Returns the identities that were left to registries.
-    pub fn left(&self) -> Left {
-        self.identities().1
+    /// Returns the identities that were left to registries. Returns `None` if another session has locked the view. No
+    /// lock remains, because a lock on a standby can hold up the replay of WAL.
+    pub fn left_if_free(extension: Extension) -> Option<Left> {
+        let kind = Kind::MaterializedView;
+        let view = extension.lock_if_free(relation::internal_schema()?, c"used_identity", kind)?;
+        let left = check_rows(view, "used_identity", FORMAT).is_ok().then(|| identities_in(view).1);
+        view.unlock(kind);
+        left
     }
 
     /// Writes the records of use and the new records in `left` before the horizons. Therefore, a crash never leaves a
@@ -171,17 +152,18 @@ impl Store {
     pub fn write(&self, records: &[Use], left: &Left, horizons: [Option<Horizon>; TRACKS]) {
         // Read the stored records only if there are new records to compare, which is rare.
         let is_needed = !records.is_empty() || !left.is_empty();
-        let (mut uses, mut stored_left) = if is_needed { self.identities() } else { Default::default() };
-        let new = uses.add(records.iter().copied());
-        let mut rows: Vec<_> = stored_left
-            .add(left)
-            .iter()
-            .map(|(identity, _)| {
-                let until_us = uses.until_us(identity, 0).unwrap_or(0);
-                Use { identity: Some(identity), scope: Scope::ZERO, until_us }
-            })
-            .collect();
-        rows.extend(new);
+        let (mut uses, mut stored_left) =
+            if is_needed { identities_in(self.used_identity) } else { Default::default() };
+        let mut rows = uses.add(records.iter().copied());
+        // A departure creates the row of its identity if the row is missing. After a loss, the record of the last identity
+        // comes after the other records, so departures come after all of them.
+        for (identity, _) in stored_left.add(left).iter() {
+            let until_us = uses.until_us(identity, 0).unwrap_or(0);
+            let row = Use { identity: Some(identity), scope: Scope::ZERO, until_us };
+            if !rows.contains(&row) {
+                rows.push(row);
+            }
+        }
         for record in rows {
             let departure = record.identity.filter(|_| record.scope == Scope::ZERO);
             let departure = departure.and_then(|identity| stored_left.get(identity));
@@ -217,6 +199,32 @@ impl Store {
     }
 }
 
+/// Returns the records of use, and the identities that were left to registries.
+fn identities_in(used_identity: Relation) -> (Uses, Left) {
+    let (mut uses, mut left) = (Uses::default(), vec![]);
+    used_identity.for_each_row(USED_COLUMNS, |row| {
+        let [_, datacenter, worker, value, until_us, _, registry_id, since_us] = row;
+        if let [Some(datacenter), Some(worker), Some(value), Some(until_us)] =
+            [datacenter, worker, value, until_us]
+        {
+            let part = |datum: pg_sys::Datum| u32::try_from(datum.value() as i32).ok();
+            let identity = part(datacenter).zip(part(worker));
+            let identity = identity.map(|(datacenter, worker)| Identity { datacenter, worker });
+            uses.add([Use {
+                identity,
+                scope: part(value).map_or(Scope::Others, |value| Scope::Value(value as u8)),
+                until_us: until_us.value() as i64,
+            }]);
+            if let (Some(identity), Some(id), Some(since_us)) = (identity, registry_id, since_us) {
+                let registry_id = Uuid::from_bytes(uuid_of(id));
+                let departure = Departure { registry_id, since_us: since_us.value() as i64 };
+                left.extend((!registry_id.is_nil()).then_some((identity, departure)));
+            }
+        }
+    });
+    (uses, left.into_iter().collect())
+}
+
 /// Stores the history from shared memory when the extension is created. `DROP EXTENSION` also drops the
 /// stored state, but the server continues to issue IDs up to its promised horizon. Without this function, a
 /// crash before the keeper's next cycle would lose the history.
@@ -235,7 +243,10 @@ fn store_history() {
     // Rows of a newer version stay as they are.
     if let Ok(store) = Store::lock_or_report() {
         let (records, horizons) = history.stored_anew(&tracks);
-        let left = IdentityFile::read(&Left::default()).map(|file| file.left).unwrap_or_default();
-        store.write(&records, &left, horizons.map(Some));
+        match IdentityFile::read(&Left::default(), &Uses::default()) {
+            Ok(file) => store.write(&records, &file.left, horizons.map(Some)),
+            // The keeper does not use the history without the file either.
+            Err(problem) => error!("snowflake_id: {problem}"),
+        }
     }
 }

@@ -131,13 +131,34 @@ impl Extension {
     /// Finds a relation of the extension by its name and kind, and locks the relation until the end of the
     /// transaction. The relation must be a heap, because its rows are read and written as heap tuples.
     pub fn lock(self, schema: pg_sys::Oid, name: &CStr, kind: Kind) -> Option<Relation> {
+        self.lock_by(schema, name, kind, |oid| {
+            // SAFETY: accepts any OID.
+            unsafe { pg_sys::LockRelationOid(oid, kind.lock()) };
+            true
+        })
+    }
+
+    /// Like [`Extension::lock`], but also returns `None` if another session holds a conflicting lock.
+    pub fn lock_if_free(self, schema: pg_sys::Oid, name: &CStr, kind: Kind) -> Option<Relation> {
+        // SAFETY: accepts any OID.
+        self.lock_by(schema, name, kind, |oid| unsafe {
+            pg_sys::ConditionalLockRelationOid(oid, kind.lock())
+        })
+    }
+
+    fn lock_by(
+        self,
+        schema: pg_sys::Oid,
+        name: &CStr,
+        kind: Kind,
+        lock: impl FnOnce(pg_sys::Oid) -> bool,
+    ) -> Option<Relation> {
         // SAFETY: the name is a C string. The relation cannot change after it is locked.
         unsafe {
             let oid = pg_sys::get_relname_relid(name.as_ptr(), schema);
-            if oid == pg_sys::InvalidOid {
+            if oid == pg_sys::InvalidOid || !lock(oid) {
                 return None;
             }
-            pg_sys::LockRelationOid(oid, kind.lock());
             let is_own = pg_sys::get_relname_relid(name.as_ptr(), schema) == oid
                 && pg_sys::get_rel_relkind(oid) as u8 == kind.relkind()
                 && pg_sys::get_rel_persistence(oid) as u8 == pg_sys::RELPERSISTENCE_PERMANENT

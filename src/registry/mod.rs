@@ -18,7 +18,7 @@
 //! The worker runs only if the setting `snowflake_id.registry` is not empty. The keeper starts the worker.
 //! The keeper and the worker never wait for each other.
 
-mod lease_file;
+pub mod lease_file;
 mod needs;
 mod process;
 mod report;

@@ -62,8 +62,14 @@ impl Failure {
     }
 
     /// The registry has answered without a usable lease, or an effect has failed.
-    /// `last_registry` is the registry that granted the last lease, with the time at which the server moved to it.
-    pub fn of(refusal: Refusal, clock_offset: Duration, last_registry: Option<(Uuid, i64)>) -> Failure {
+    /// `last_registry` is the registry that granted the last lease, with the time at which the server moved to it. A server
+    /// that `is_old_copy` needs a lease from this registry before it can move to another one.
+    pub fn of(
+        refusal: Refusal,
+        clock_offset: Duration,
+        last_registry: Option<(Uuid, i64)>,
+        is_old_copy: bool,
+    ) -> Failure {
         let (outcome, detail) = match refusal {
             Refusal::Answer(outcome, detail) => (outcome, detail),
             Refusal::Failure(why) => return Failure::new(RegistryState::Unreachable, why),
@@ -101,7 +107,11 @@ impl Failure {
                     ),
                     None => "the last lease was granted by another registry".into(),
                 };
-                let how = "if the change of registries is intended, stop the server and remove file \"snowflake_id.lease\" from its data directory";
+                let how = if is_old_copy {
+                    "set snowflake_id.registry as on the last primary"
+                } else {
+                    "if the change of registries is intended, stop the server and remove file \"snowflake_id.lease\" from its data directory"
+                };
                 (RegistryState::Foreign, format!("{known}; {how}"))
             }
             Outcome::Mismatch(mismatch) => {

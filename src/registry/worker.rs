@@ -69,14 +69,14 @@ impl Worker {
             let failure = Failure::new(RegistryState::Mismatch(Mismatch::CallerTooOld), problem);
             report.fail(failure, &LeaseRound::new(LeaseState::default(), false));
             shared.server_status.wakeup.request();
-            pause_at_start(shared)?;
+            pause_at_start(shared, || false)?;
         };
         if let Some(problem) = problem {
             log!("snowflake_id: {problem}");
         }
         let keeper = &shared.server_status.keeper;
         while !matches!(found, Found::Own(_)) && !keeper.is_identity_known() {
-            pause_at_start(shared)?;
+            pause_at_start(shared, || keeper.is_identity_known())?;
         }
         let state = match found {
             Found::Own(state) => state,
@@ -87,12 +87,6 @@ impl Worker {
             }
             Found::Copy(state) => state.of_an_unrecognized_server().of_last_registry(keeper.last_registry()),
         };
-        if state != LeaseState::default() && keeper.is_old_copy() {
-            // After the next start, the file with the identities no longer shows that this server is an old copy.
-            if let Err(problem) = lease_file::write(&state) {
-                log!("snowflake_id: {problem}");
-            }
-        }
         Some(Worker {
             shared,
             started: Instant::now(),
@@ -297,7 +291,8 @@ impl Worker {
             Err(refusal) => {
                 let offset = self.round.terms().clock_offset();
                 let failure = self.failure.take().unwrap_or_else(|| {
-                    Failure::of(refusal, offset, self.shared.server_status.keeper.last_registry())
+                    let keeper = &self.shared.server_status.keeper;
+                    Failure::of(refusal, offset, keeper.last_registry(), keeper.is_old_copy())
                 });
                 let is_stuck = failure.is_stuck;
                 self.fail(failure);
@@ -346,12 +341,16 @@ impl Worker {
     }
 }
 
-/// Waits for the keeper or an administrator before the first round. Returns `None` if the process must stop.
-fn pause_at_start(shared: &State) -> Option<()> {
+/// Waits for the keeper or an administrator before the first round, unless `is_over`. Returns `None` if the process must
+/// stop.
+fn pause_at_start(shared: &State, is_over: impl Fn() -> bool) -> Option<()> {
     let (now, until) = (Instant::now(), Instant::now() + PAUSE_WITHOUT_ROUND);
     let wakeup = &shared.server_status.registry_wakeup;
+    // A request after this point ends the pause.
     wakeup.take_wanted();
-    rounds::sleep(wakeup, now, until, || is_still_needed().then_some(now));
+    if !is_over() {
+        rounds::sleep(wakeup, now, until, || is_still_needed().then_some(now));
+    }
     is_still_needed().then_some(())
 }
 
@@ -363,7 +362,7 @@ fn is_still_needed() -> bool {
 
 /// What this server tells about itself.
 fn facts(shared: &State) -> Facts {
-    let by_hand = shared.server_status.keeper.by_hand();
+    let by_hand = shared.server_status.keeper.by_hand().into_iter();
     let by_hand = by_hand.filter(|identity| identity.datacenter == config::datacenter_id());
     Facts {
         node_name: config::node_name(),
@@ -371,7 +370,7 @@ fn facts(shared: &State) -> Facts {
         port: Some(server::port()),
         layout: config::valid_layout().map(|layout| layout.label()),
         version: config::VERSION.to_owned(),
-        by_hand: by_hand.into_iter().map(|identity| identity.worker).collect(),
+        by_hand: by_hand.map(|identity| identity.worker).collect(),
     }
 }
 

@@ -34,13 +34,16 @@ pub struct KeeperWords {
     /// The number of the lease status (see [`super::lease`]) whose lease the keeper cannot use. The registry
     /// worker then requests another identity. The number is 0 if no other identity is needed.
     pub another_needed_after: AtomicU64,
-    /// The identity that is set by hand, encoded by [`Identity::to_word`].
-    by_hand: AtomicU64,
+    /// The identity in the server's row in table `snowflake_workers`, encoded by [`Identity::to_word`].
+    row: AtomicU64,
+    /// The identities that are set by hand and were not left to a registry.
+    by_hand: [AtomicU64; 2],
     /// The ID of the registry from which the server last leased an identity, or 0 if there is none.
     last_registry: [AtomicU64; 2],
     /// The time at which the server moved to that registry.
     moved_at_us: AtomicI64,
-    /// True if the server was started as a copy that was made before the server moved to its last registry.
+    /// True if the server is a copy that was made before the server moved to its last registry, and has not leased an
+    /// identity there yet.
     is_old_copy: AtomicBool,
     /// True if the words about identities are set.
     is_identity_known: AtomicBool,
@@ -129,15 +132,20 @@ impl KeeperWords {
         self.lease_until_us.store(lease.until_us, Ordering::Release);
     }
 
-    /// Publishes the identity that is set by hand, and the last registry of the server.
-    pub fn set_identities(&self, by_hand: Option<Identity>, left: &Left, is_old_copy: bool) {
-        self.by_hand.store(by_hand.map_or(Identity::NOBODY, Identity::to_word), Ordering::Relaxed);
+    /// Publishes the identities that are set by hand, and the last registry of the server.
+    pub fn set_identities(&self, by_hand: [Option<Identity>; 2], left: &Left, is_old_copy: bool) {
+        let word = |identity: Option<Identity>| identity.map_or(Identity::NOBODY, Identity::to_word);
+        self.row.store(word(by_hand[1]), Ordering::Relaxed);
+        for (stored, identity) in self.by_hand.iter().zip(by_hand) {
+            let identity = identity.filter(|&identity| left.get(identity).is_none());
+            stored.store(word(identity), Ordering::Relaxed);
+        }
         let id = left.latest().map_or(Uuid::nil(), |latest| latest.registry_id);
         let (high, low) = id.as_u64_pair();
         self.last_registry[0].store(high, Ordering::Relaxed);
         self.last_registry[1].store(low, Ordering::Relaxed);
         self.moved_at_us.store(left.moved_at_us().unwrap_or(0), Ordering::Relaxed);
-        self.is_old_copy.fetch_or(is_old_copy, Ordering::Relaxed);
+        self.is_old_copy.store(is_old_copy, Ordering::Relaxed);
         self.is_identity_known.store(true, Ordering::Release);
     }
 
@@ -146,14 +154,23 @@ impl KeeperWords {
         self.is_identity_known.load(Ordering::Acquire)
     }
 
-    /// Returns whether the server was started as a copy that was made before the server moved to its last registry.
+    /// Returns whether the server is a copy that was made before the server moved to its last registry, and has not leased
+    /// an identity there yet.
     pub fn is_old_copy(&self) -> bool {
         self.is_old_copy.load(Ordering::Relaxed)
     }
 
-    /// Returns the identity that is set by hand.
-    pub fn by_hand(&self) -> Option<Identity> {
-        Identity::from_word(self.by_hand.load(Ordering::Relaxed))
+    /// Returns the identity that was in the server's row when the row was last read.
+    pub fn row(&self) -> Option<Identity> {
+        Identity::from_word(self.row.load(Ordering::Relaxed))
+    }
+
+    /// Returns the identities that are set by hand and were not left to a registry.
+    pub fn by_hand(&self) -> Vec<Identity> {
+        let words = self.by_hand.iter().map(|word| word.load(Ordering::Relaxed));
+        let mut identities: Vec<_> = words.filter_map(Identity::from_word).collect();
+        identities.dedup();
+        identities
     }
 
     /// Returns the registry from which the server last leased an identity, and the time at which the server moved to

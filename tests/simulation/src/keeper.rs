@@ -9,6 +9,7 @@ use snowflake_id_core::clock_sequence::{Asked, Widths, next_value};
 use snowflake_id_core::clock_watch::ClockWatch;
 use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::keeper_plan::{GatePlan, Plan, Seen, plan, records_at_shutdown};
+use snowflake_id_core::left::{Candidates, Left, choose};
 use snowflake_id_core::reset::{begin_again, check_reset, records_before_reset};
 use snowflake_id_core::track::{Horizon, TRACKS};
 use snowflake_id_core::used::Use;
@@ -380,7 +381,7 @@ impl Server {
             self.fail(cx, Transaction::Plan, "the extension does not exist");
             return;
         };
-        let wanted = if self.is_leased { lease_status.lease } else { self.fixed_lease() };
+        let (is_leased, fixed) = (self.is_leased, self.fixed_lease());
         let (max_ahead_us, horizon_margin_us) = (self.max_ahead_us, self.horizon_margin_us);
         let Some(running) = &mut self.running else { return };
         let shared = &mut running.shared;
@@ -388,6 +389,15 @@ impl Server {
             Some(Request::RaiseFloor(floor_us)) => Some(floor_us),
             _ => None,
         };
+        // No server changes between the two sources of its identity.
+        let candidates = Candidates {
+            has_registry: is_leased,
+            leased: lease_status.lease,
+            by_hand: fixed.filter(|_| !is_leased).map(|lease| lease.identity),
+            open_for: shared.open_for(),
+            used_before: None,
+        };
+        let wanted = choose(&candidates, &Left::default(), clock.now_us).wanted;
         let is_confirmed = |confirmed| !clock.offset.is_set_since(confirmed);
         let seen = Seen {
             now_us: clock.now_us,

@@ -263,6 +263,8 @@ fn a_standby_that_names_the_former_registry() {
     // This base backup has no lease file, and the other one has that of the first registry.
     let string = former.connection_string();
     let first = server.start_standby(&[("snowflake_id.registry", &string)]);
+    // This one names no registry before it is promoted.
+    let forgotten = server.start_standby(&[]);
     join(&server, &former);
     wait_for_source(&server, "registry");
     let second = server.base_backup(&[("snowflake_id.registry", &string)]);
@@ -277,7 +279,7 @@ fn a_standby_that_names_the_former_registry() {
     let registry: String =
         single(&mut fleet.registry.connect(), "SELECT registry_id::text FROM snowflake_registry.settings");
     let standbys = [&first, &second];
-    for standby in standbys {
+    for standby in [&first, &second, &forgotten] {
         let mut client = standby.connect();
         let replayed = format!(
             "SELECT count(*) > 0 FROM snowflake_internal.used_identity WHERE registry_id = '{registry}'"
@@ -289,12 +291,19 @@ fn a_standby_that_names_the_former_registry() {
             standby.promote();
             wait_for_registry_state(standby, "another registry");
             let problem = wait_for_error(standby, "this server moved to registry");
-            assert!(problem.contains(&registry) && !problem.contains("start_fleet"), "{problem}");
+            assert!(problem.contains(&registry), "{problem}");
+            assert!(!problem.contains("start_fleet") && !problem.contains("remove file"), "{problem}");
             // The same after a restart.
             standby.restart("fast");
             wait_for_registry_state(standby, "another registry");
         }
     });
+    forgotten.promote();
+    wait_until_refused(&forgotten, 1);
+    forgotten.configure(&[("snowflake_id.registry", &string)]);
+    forgotten.restart("fast");
+    wait_for_registry_state(&forgotten, "another registry");
+    let standbys = [&first, &second, &forgotten];
     assert!(issued.is_empty(), "{}", issued.len());
     standbys.iter().for_each(|standby| join(standby, &fleet));
     all.extend(standbys.iter().flat_map(|standby| some_ids(standby)));
@@ -331,4 +340,92 @@ fn an_emergency() {
     assert_eq!(leased_worker(&server), 505);
     all.extend(some_ids(&server));
     assert_distinct(&all);
+}
+
+/// A leased server does not depend on table `snowflake_workers`.
+#[test]
+fn the_table_is_locked_or_missing() {
+    let fleet = Fleet::start(POOL);
+    let server = Cluster::builder().preload().short_horizon().set("snowflake_id.node_name", "beta").start();
+    let mut admin = server.connect();
+    admin.run("INSERT INTO snowflake_workers (node_name, worker_id) VALUES ('beta', 2)");
+    some_ids(&server);
+    join(&server, &fleet);
+    wait_for_source(&server, "registry");
+    let mut client = server.connect();
+    let mut goes_on = || {
+        let now: String = single(&mut client, "SELECT now()::text");
+        let is_later = format!(
+            "SELECT snowflake_nextval() > 0 AND horizon > '{now}'::timestamptz + '3 s' FROM snowflake_status"
+        );
+        eventually("a later horizon", || single::<bool>(&mut client, &is_later));
+    };
+    admin.run("BEGIN; LOCK TABLE snowflake_workers");
+    goes_on();
+    admin.run("ROLLBACK; ALTER TABLE snowflake_workers RENAME TO renamed");
+    goes_on();
+}
+
+/// A server that has never leased an identity does not depend on the file.
+#[test]
+fn the_file_cannot_be_written() {
+    let server = Cluster::builder().worker(1).short_horizon().start();
+    let mut all = some_ids(&server);
+    let path = server.data_dir().join("snowflake_id.identity");
+    assert!(path.exists());
+    // No file can be written, and the old one must not remain.
+    fs::create_dir(path.with_extension("identity.tmp")).unwrap();
+    server.change("snowflake_id.worker_id", "2");
+    eventually("the new worker ID", || leased_worker(&server) == 2);
+    all.extend(some_ids(&server));
+    assert!(!path.exists());
+    fs::create_dir(&path).unwrap();
+    server.restart("immediate");
+    all.extend(some_ids(&server));
+    assert_distinct(&all);
+    assert_eq!(server.log().matches("could not write file").count(), 2);
+}
+
+/// The library is new, and the relations and the lease file are those of an earlier version, which has recorded no registry.
+#[test]
+fn leases_of_an_earlier_version() {
+    let fleet = Fleet::start(POOL);
+    let server = Cluster::builder().worker(1).short_horizon().start();
+    some_ids(&server);
+    join(&server, &fleet);
+    wait_for_source(&server, "registry");
+    let leased = leased_worker(&server);
+    server.stop_server("fast");
+    server.configure(&[("snowflake_id.registry", "")]);
+    server.start_server();
+    wait_until_refused(&server, 1);
+    // The horizon is in the future, because the clock was ahead.
+    server.connect().run(&format!(
+        "BEGIN;
+         ALTER EXTENSION snowflake_id DROP MATERIALIZED VIEW snowflake_internal.horizon;
+         ALTER EXTENSION snowflake_id DROP MATERIALIZED VIEW snowflake_internal.used_identity;
+         DROP MATERIALIZED VIEW snowflake_internal.horizon, snowflake_internal.used_identity;
+         CREATE MATERIALIZED VIEW snowflake_internal.horizon (format, track, clock_seq, horizon_us) AS
+             SELECT 1, 0, 0, (extract(epoch FROM now() + '1 hour') * 1000000)::bigint;
+         CREATE MATERIALIZED VIEW snowflake_internal.used_identity (
+             format, datacenter_id, worker_id, clock_seq, used_until_us, noted_at
+         ) AS SELECT 1, 0, worker, 0, 0::bigint, now() FROM unnest(ARRAY[1, {leased}]) AS worker;
+         ALTER EXTENSION snowflake_id ADD MATERIALIZED VIEW snowflake_internal.horizon;
+         ALTER EXTENSION snowflake_id ADD MATERIALIZED VIEW snowflake_internal.used_identity;
+         COMMIT"
+    ));
+    server.stop_server("immediate");
+    fs::remove_file(server.data_dir().join("snowflake_id.identity")).unwrap();
+    server.start_server();
+    wait_for_error(&server, "columns, and this version of snowflake_id writes");
+    server.connect().run("DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id");
+    for worker in [1, leased] {
+        server.change("snowflake_id.worker_id", &worker.to_string());
+        wait_for_error(&server, &format!("worker ID {worker} belongs to registry"));
+        wait_until_refused(&server, worker);
+    }
+    // The server may have used any worker ID up to its horizon.
+    server.change("snowflake_id.worker_id", "7");
+    wait_for_error(&server, "this server may have used worker ID 7 for times up to");
+    wait_for_state(&server, "worker id refused");
 }
