@@ -264,7 +264,9 @@ fn a_standby_that_names_the_former_registry() {
     let string = former.connection_string();
     let first = server.start_standby(&[("snowflake_id.registry", &string)]);
     // This one names no registry before it is promoted.
-    let forgotten = server.start_standby(&[]);
+    let forgotten = server.base_backup(&[("primary_conninfo", &server.connection_string("test"))]);
+    forgotten.signal("standby.signal");
+    forgotten.start_server();
     join(&server, &former);
     wait_for_source(&server, "registry");
     let second = server.base_backup(&[("snowflake_id.registry", &string)]);
