@@ -313,12 +313,11 @@ impl LeaseRound {
 
     /// Takes the event of the effect in progress, and returns the next effect.
     pub fn step(&mut self, event: Event, now: &mut Now) -> Effect {
-        if let Event::Answered { answer, sent_us, round_trip_us } = &event {
-            if self.terms.note(answer, *sent_us, *round_trip_us)
-                && let Some(request) = self.sent.take()
-            {
-                return Effect::Send(request);
-            }
+        if let Event::Answered { answer, sent_us, round_trip_us } = &event
+            && self.terms.note(answer, *sent_us, *round_trip_us)
+            && let Some(request) = self.sent.take()
+        {
+            return Effect::Send(request);
         }
         match (std::mem::replace(&mut self.step, Step::Resting), event) {
             (Step::Connecting, Event::Connected) => match self.known() {
