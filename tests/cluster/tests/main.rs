@@ -74,6 +74,7 @@ mod fleet {
     mod second_host;
     mod slow_commits;
     mod stops;
+    mod storm;
     mod subscribers;
     mod tar_pit;
     mod warnings;
