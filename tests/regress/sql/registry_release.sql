@@ -14,10 +14,15 @@ CREATE FUNCTION nonces(lease int, last int, next int) RETURNS jsonb LANGUAGE sql
     SELECT jsonb_build_object('lease_id', uuid_of(lease), 'last_nonce', uuid_of(last), 'next_nonce', uuid_of(next))
 $$;
 CREATE FUNCTION acquire(lease int, nonce int, pin int DEFAULT NULL) RETURNS snowflake_registry.answer LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
     answer snowflake_registry.answer;
 BEGIN
-    PERFORM snowflake_registry.reserve(pin, used_by => session_user::text::regrole) WHERE pin IS NOT NULL;
+    INSERT INTO snowflake_registry.lease AS lease (
+            datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, grant_count, is_reserved, reserved_for
+        )
+        SELECT 0, pin, moment, moment, moment, moment, 0, true, session_user FROM clock_timestamp() AS moment WHERE pin >= 0
+        ON CONFLICT (datacenter_id, worker_id) DO UPDATE SET is_reserved = true, reserved_for = session_user;
     answer := snowflake_registry.acquire(request(NULL, jsonb_build_object(
         'lease_id', uuid_of(lease), 'nonce', uuid_of(nonce),
         'needs', jsonb_build_object('datacenter', 0, 'pin', pin, 'worker_limit', 1024, 'unwanted', NULL))));

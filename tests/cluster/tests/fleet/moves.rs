@@ -21,7 +21,7 @@ enum Way {
     /// The servers are configured before the registry is started, and the last one first.
     Early,
     /// A server returns to its former settings after it has joined, and servers crash meanwhile.
-    HalfWay,
+    Interrupted,
 }
 
 impl Way {
@@ -159,7 +159,7 @@ fn to_a_registry(way: Way) {
                 examples::last_row(&mut client, query) == "registry | granted"
             });
             assert!(worker_from(server, "registry") >= 512);
-            if way == Way::HalfWay {
+            if way == Way::Interrupted {
                 // The former line again, with the worker ID that the server has left.
                 let mut client = server.connect();
                 client.run("ALTER SYSTEM RESET snowflake_id.registry");
@@ -174,11 +174,7 @@ fn to_a_registry(way: Way) {
         first.stop_server("immediate");
         forgotten.promote();
         wait_until_silent(&forgotten);
-        join(
-            way,
-            &forgotten,
-            &string(names[movers.iter().position(|it| *it as *const _ == first as *const _).unwrap()]),
-        );
+        join(way, &forgotten, &string(names[movers.iter().position(|it| std::ptr::eq(*it, first)).unwrap()]));
         assert!(worker_from(&forgotten, "registry") >= 512);
         for copy in &restored {
             copy.configure(&[("snowflake_id.registry", &string("s2"))]);
@@ -212,7 +208,7 @@ fn to_a_registry_from_the_other_end() {
 
 #[test]
 fn to_a_registry_and_back_and_forth() {
-    to_a_registry(Way::HalfWay);
+    to_a_registry(Way::Interrupted);
 }
 
 /// A registry that has added servers of these names, which have leases.
@@ -258,7 +254,7 @@ fn a_server_leaves(way: Way) {
         wait_until_silent(leaving);
         leave(way, leaving, first);
         assert_eq!(worker_from(leaving, "settings"), first);
-        if way == Way::HalfWay {
+        if way == Way::Interrupted {
             leaving.restart("immediate");
             assert_eq!(worker_from(leaving, "settings"), first);
         }
@@ -296,7 +292,7 @@ fn a_server_leaves_with_each_step_twice() {
 
 #[test]
 fn a_server_leaves_and_crashes() {
-    a_server_leaves(Way::HalfWay);
+    a_server_leaves(Way::Interrupted);
 }
 
 #[test]
@@ -345,7 +341,7 @@ fn to_another_registry(way: Way) {
         at_new.run("CREATE ROLE fleet; CREATE EXTENSION snowflake_id_registry");
         let script = block_at(PAGE, "on the old registry: script").split_once(';').unwrap().0;
         let lines = examples::rows(&mut at_old, script).concat();
-        if way == Way::HalfWay {
+        if way == Way::Interrupted {
             // The script is interrupted after each of its lines, and begun again.
             let last = lines.iter().position(|line| line == "COMMIT;").unwrap();
             for end in 0..=last {
@@ -404,5 +400,5 @@ fn to_another_registry_with_each_step_twice() {
 
 #[test]
 fn to_another_registry_with_interruptions() {
-    to_another_registry(Way::HalfWay);
+    to_another_registry(Way::Interrupted);
 }
