@@ -200,8 +200,8 @@ CREATE TABLE snowflake_registry.lease (
 -- With this fillfactor, renewals are HOT updates.
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.lease IS
-    'identities that were ever granted, also by an earlier registry, reserved, or reported as used by hand, with the last range of each; rows are never '
-    'removed';
+    'identities that were ever granted, also by an earlier registry, reserved, or reported as used by hand, with the last range '
+    'of each; rows are never removed';
 COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'start of the last granted range';
 COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'end of the last granted range; never decreases';
 COMMENT ON COLUMN snowflake_registry.lease.lease_id IS
@@ -341,7 +341,9 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.keep_the_past() IS 'trigger function: rejects the change';
 CREATE TRIGGER keep_the_end BEFORE UPDATE ON snowflake_registry.lease FOR EACH ROW
     WHEN (NEW.granted_until < OLD.granted_until OR NEW.worker_id <> OLD.worker_id
-          OR NEW.datacenter_id <> OLD.datacenter_id OR OLD.is_reserved AND OLD.reserved_for IS NULL AND (NOT NEW.is_reserved OR NEW.reserved_for IS NOT NULL)
+          OR NEW.datacenter_id <> OLD.datacenter_id
+          -- A reservation for use by hand is permanent.
+          OR OLD.is_reserved AND OLD.reserved_for IS NULL AND (NOT NEW.is_reserved OR NEW.reserved_for IS NOT NULL)
           OR NEW.used_until < OLD.used_until AND NEW.grant_count = OLD.grant_count
           OR NEW.released_until < OLD.released_until OR OLD.released_until IS NOT NULL AND NEW.released_until IS NULL)
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
@@ -1358,16 +1360,17 @@ COMMENT ON FUNCTION snowflake_registry.close_segments(text) IS
 -- When a quarantine ends, all ranges that may have been granted in lost commits have ended. The allowance of two
 -- minutes covers the difference between the clocks of two servers. A server may hold a longer lease than all leases
 -- that the registry knows. The caller must hold the EXCLUSIVE lock.
-CREATE FUNCTION snowflake_registry.enter_quarantine(reason text) RETURNS void
+CREATE FUNCTION snowflake_registry.enter_quarantine(reason text, closes_segments boolean DEFAULT true) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     allowance CONSTANT interval := '2 minutes';
     moment CONSTANT timestamptz := clock_timestamp();
     -- This includes grants that the registry has learned from tokens. If the clock was ahead, a granted range may extend
-    -- further into the future than the duration of a lease. Ranges that servers reject, as renew() does, do not count.
+    -- further into the future than the duration of a lease. Ranges that servers reject, as renew() does, do not count: their
+    -- limit is 1 minute, by a clock that may be 2 minutes ahead of this one.
     longest CONSTANT interval := coalesce(
         (SELECT max(granted_until) FROM snowflake_registry.lease
-         WHERE granted_until <= moment + interval '24 hours 1 minute') - moment, '0');
+         WHERE granted_until <= moment + interval '24 hours 3 minutes') - moment, '0');
     until timestamptz;
 BEGIN
     UPDATE snowflake_registry.settings AS settings
@@ -1376,7 +1379,7 @@ BEGIN
         is_proved = true,
         is_witnessed = false,
         -- All affected segments are closed, and open segments need not wait.
-        numbers_wait = '0',
+        numbers_wait = CASE WHEN closes_segments THEN '0' ELSE numbers_wait END,
         quarantine_reason = left(enter_quarantine.reason, 200),
         serial = serial + 1,
         -- In a restored dump, this may be the ID of a later transaction of this server.
@@ -1389,15 +1392,17 @@ BEGIN
     SET lease_id = CASE WHEN granted_until > moment + allowance THEN lease_id END,
         nonce = NULL
     WHERE lease_id IS NOT NULL;
-    PERFORM snowflake_registry.close_segments(reason);
+    IF closes_segments THEN
+        PERFORM snowflake_registry.close_segments(reason);
+    END IF;
     PERFORM snowflake_registry.sign_settings();
     RAISE LOG 'snowflake_id_registry: quarantine: no server gets a new worker ID before %',
         snowflake_registry.in_words(until)
-        USING DETAIL = format('Commits may have been lost: %s.', reason),
+        USING DETAIL = format('%s: %s.', CASE WHEN closes_segments THEN 'Commits may have been lost' ELSE 'Reason' END, reason),
               HINT = snowflake_registry.hint_of_quarantine();
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text) IS
+COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text, boolean) IS
     'starts a quarantine, which lasts until all ranges granted in lost commits have ended';
 
 -- The registry cannot detect that its disk was restored to an earlier state, because the server and the timeline are
@@ -2986,7 +2991,8 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = 'The registry grants all worker IDs of its pool. Worker IDs that are set by hand must be outside the '
                            'pool: in snowflake_id.worker_id, also on standbys, in table snowflake_workers, in programs and '
-                           'scripts, and at other sites.',
+                           'scripts, and at other sites. A worker ID that was leased once is never used by hand, even if it is '
+                           'outside the pool later.',
                   HINT = 'If none of these is 512 or higher: '
                          'SELECT snowflake_registry.configure(first_worker => 512, last_worker => 1023); '
                          'Then repeat the call.';
@@ -3001,6 +3007,34 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.check_pool(int, int) IS 'raises an error if these are not the bounds of a pool';
 
+-- Since the pool was specified, servers may have been numbered by hand outside it.
+CREATE FUNCTION snowflake_registry.check_growth(
+    settings snowflake_registry.settings, first_worker int, last_worker int
+)
+RETURNS void
+IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    below CONSTANT bigint := least(check_growth.last_worker, settings.first_worker - 1);
+    above CONSTANT bigint := greatest(check_growth.first_worker, settings.last_worker + 1::bigint);
+BEGIN
+    IF check_growth.first_worker < settings.first_worker OR check_growth.last_worker > settings.last_worker THEN
+        RAISE EXCEPTION 'worker IDs % were not in the pool so far', concat_ws(
+            ' and ',
+            CASE WHEN check_growth.first_worker <= below THEN format('%s to %s', check_growth.first_worker, below) END,
+            CASE WHEN above <= check_growth.last_worker THEN format('%s to %s', above, check_growth.last_worker) END)
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = format('The pool is %s to %s. Worker IDs outside may be set by hand: in snowflake_id.worker_id, also on '
+                                  'standbys, in table snowflake_workers, in programs and scripts, and at other sites.',
+                                  settings.first_worker, settings.last_worker),
+                  HINT = format('If none of them is used by hand: SELECT snowflake_registry.configure(first_worker => %s, '
+                                'last_worker => %s, none_by_hand => true);',
+                                check_growth.first_worker, check_growth.last_worker);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.check_growth(snowflake_registry.settings, int, int) IS
+    'raises an error if these bounds add worker IDs to the pool';
+
 -- Without first_start, the fleet starts with a quarantine: this registry may have been set back to a state before its first
 -- start, in which it knows neither its grants nor the key of its tokens.
 CREATE FUNCTION snowflake_registry.start_fleet(
@@ -3014,6 +3048,8 @@ DECLARE
     furthest CONSTANT timestamptz := clock_timestamp() + interval '24 hours';
     moment timestamptz;
     registry snowflake_registry.settings;
+    new_first int;
+    new_last int;
     given bigint;
     starts timestamptz;
 BEGIN
@@ -3036,29 +3072,26 @@ BEGIN
                       THEN snowflake_registry.hint_of_quarantine()
                       ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
     END IF;
-    registry.first_worker := coalesce(start_fleet.first_worker, registry.first_worker);
-    registry.last_worker := coalesce(start_fleet.last_worker, registry.last_worker);
-    PERFORM snowflake_registry.check_pool(registry.first_worker, registry.last_worker);
+    new_first := coalesce(start_fleet.first_worker, registry.first_worker);
+    new_last := coalesce(start_fleet.last_worker, registry.last_worker);
+    PERFORM snowflake_registry.check_pool(new_first, new_last);
+    PERFORM snowflake_registry.check_growth(registry, new_first, new_last);
     UPDATE snowflake_registry.settings
     -- A quarantine continues. The floor never decreases.
-    SET first_worker = registry.first_worker, last_worker = registry.last_worker,
+    SET first_worker = new_first, last_worker = new_last,
         nothing_before = greatest(nothing_before, moment, start_fleet.not_before),
         is_started = true;
     IF NOT coalesce(start_fleet.first_start, false) THEN
-        -- Unlike enter_quarantine(), this closes no segments, because nothing shows that commits were lost.
-        UPDATE snowflake_registry.settings
-        SET waits = greatest(waits, longest_lease + interval '2 minutes'),
-            counted_at = moment,
-            is_proved = true,
-            is_witnessed = false,
-            quarantine_reason = 'the fleet was started, and servers may have worker IDs from before';
+        -- Nothing shows that commits were lost.
+        PERFORM snowflake_registry.enter_quarantine(
+            'the fleet was started, and servers may have worker IDs from before', closes_segments => false);
     END IF;
     PERFORM snowflake_registry.note_request();
     PERFORM snowflake_registry.guard_fleet();
     SELECT greatest(nothing_before, CASE WHEN waits > '0' THEN counted_at + waits END) INTO starts
     FROM snowflake_registry.settings;
-    RAISE LOG 'snowflake_id_registry: fleet was started by %, with worker IDs % to %', session_user,
-        registry.first_worker, registry.last_worker
+    RAISE LOG 'snowflake_id_registry: fleet was started by %, with worker IDs % to %',
+        snowflake_registry.name_in_words(session_user), new_first, new_last
         USING DETAIL = format('No server gets a worker ID before %s.', snowflake_registry.in_words(starts));
     RETURN starts;
 END
@@ -3264,7 +3297,8 @@ BEGIN
         RETURNING lease.* INTO held;
         PERFORM snowflake_registry.note_request();
         RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) was reserved for % by %', reserve.worker_id,
-            reserve.datacenter_id, snowflake_registry.reserved_in_words(for_role), session_user;
+            reserve.datacenter_id, snowflake_registry.reserved_in_words(for_role),
+            snowflake_registry.name_in_words(session_user);
     END IF;
     RETURN CASE
         WHEN for_role IS NULL THEN greatest(held.acquired_at + 2 * registry.longest_renewal, registry.nothing_before)
@@ -3311,7 +3345,7 @@ BEGIN
                   HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
     END IF;
     RAISE LOG 'snowflake_id_registry: reservation of worker ID % (datacenter %) was given up by %',
-        give_up_reservation.worker_id, give_up_reservation.datacenter_id, session_user;
+        give_up_reservation.worker_id, give_up_reservation.datacenter_id, snowflake_registry.name_in_words(session_user);
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.give_up_reservation(int, int) IS
@@ -3346,7 +3380,7 @@ BEGIN
     PERFORM snowflake_registry.note_request();
     SELECT snowflake_registry.end_with_forgotten(greatest(max(lease.granted_until), until), registry) INTO last_end
     FROM snowflake_registry.lease AS lease;
-    RAISE LOG 'snowflake_id_registry: frozen by %', session_user
+    RAISE LOG 'snowflake_id_registry: frozen by %', snowflake_registry.name_in_words(session_user)
         USING DETAIL = CASE
             WHEN isfinite(last_end) THEN format('No lease ends later than %s.', snowflake_registry.in_words(last_end))
             ELSE 'Leases are renewed without a limit.' END;
@@ -3367,7 +3401,7 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = NULL;
     PERFORM snowflake_registry.note_request();
-    RAISE LOG 'snowflake_id_registry: unfrozen by %', session_user;
+    RAISE LOG 'snowflake_id_registry: unfrozen by %', snowflake_registry.name_in_words(session_user);
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
@@ -3377,6 +3411,7 @@ COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
 CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    messages CONSTANT text := current_setting('client_min_messages');
     registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
 BEGIN
     -- If the history of the fleet is not known, calling quarantine() is also a safe way to start the fleet. A registry that
@@ -3390,6 +3425,10 @@ BEGIN
     PERFORM snowflake_registry.enter_quarantine('its administrator called quarantine()');
     IF registry.first_worker IS NOT NULL THEN
         PERFORM snowflake_registry.guard_fleet();
+    ELSE
+        PERFORM set_config('client_min_messages', messages, true);
+        RAISE NOTICE 'the quarantine does not start a fleet'
+            USING DETAIL = 'The pool of worker IDs has not been specified. The quarantine only stops numbers of segments.';
     END IF;
     RETURN (SELECT counted_at + waits FROM snowflake_registry.settings);
 END
@@ -3414,7 +3453,7 @@ BEGIN
     IF registry.is_started THEN
         PERFORM snowflake_registry.guard_fleet();
     END IF;
-    RAISE LOG 'snowflake_id_registry: quarantine was ended by %', session_user;
+    RAISE LOG 'snowflake_id_registry: quarantine was ended by %', snowflake_registry.name_in_words(session_user);
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_quarantine() IS
@@ -3432,6 +3471,7 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 DECLARE
     messages CONSTANT text := current_setting('client_min_messages');
     registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
+    outside bigint;
     -- Intervals are stored in seconds, because the length of a day varies.
     new_lease CONSTANT interval :=
         coalesce(make_interval(secs => extract(epoch FROM configure.lease)::float8), registry.lease);
@@ -3458,16 +3498,8 @@ BEGIN
     IF num_nonnulls(new_first, new_last) > 0 THEN
         PERFORM snowflake_registry.check_pool(new_first, new_last);
     END IF;
-    IF registry.is_started AND NOT coalesce(configure.none_by_hand, false)
-       AND (new_first < registry.first_worker OR new_last > registry.last_worker) THEN
-        RAISE EXCEPTION 'worker IDs % to % were not in the pool so far',
-            CASE WHEN new_first < registry.first_worker THEN new_first ELSE registry.last_worker + 1 END,
-            CASE WHEN new_last > registry.last_worker THEN new_last ELSE registry.first_worker - 1 END
-            USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = format('The pool is %s to %s. Worker IDs outside may be set by hand: in snowflake_id.worker_id, also on '
-                                  'standbys, in table snowflake_workers, in programs and scripts, and at other sites.',
-                                  registry.first_worker, registry.last_worker),
-                  HINT = 'If none of them is used by hand: SELECT snowflake_registry.configure(..., none_by_hand => true);';
+    IF NOT coalesce(configure.none_by_hand, false) THEN
+        PERFORM snowflake_registry.check_growth(registry, new_first, new_last);
     END IF;
     IF configure.last_datacenter < 0 THEN
         RAISE EXCEPTION 'invalid last_datacenter: %', configure.last_datacenter
@@ -3499,8 +3531,19 @@ BEGIN
     ELSE
         PERFORM snowflake_registry.sign_settings();
     END IF;
+    PERFORM set_config('client_min_messages', messages, true);
+    SELECT count(*) INTO outside
+    FROM snowflake_registry.lease AS lease
+    WHERE (lease.grant_count > 0 OR lease.was_leased)
+      AND lease.worker_id BETWEEN registry.first_worker AND registry.last_worker
+      AND lease.worker_id NOT BETWEEN new_first AND new_last;
+    IF outside > 0 THEN
+        RAISE NOTICE 'number of worker IDs outside the new pool that were leased before: %', outside
+            USING DETAIL = 'A worker ID that was leased once is never used by hand, even if it is outside the pool. Servers '
+                           'that hold one of these worker IDs keep it.',
+                  HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
+    END IF;
     IF new_lease <= '2 minutes' AND configure.lease IS NOT NULL THEN
-        PERFORM set_config('client_min_messages', messages, true);
         RAISE NOTICE 'a lease of % is too short to survive a quarantine', new_lease
             USING DETAIL = 'When a quarantine starts, leases that end within 2 minutes are released. Each server '
                            'stops issuing IDs when its lease ends, and gets no new lease before the quarantine '
@@ -3880,7 +3923,7 @@ BEGIN
     WHERE segment.name = drop_segment.name;
     PERFORM snowflake_registry.end_request();
     RAISE LOG 'snowflake_id_registry: segment % was dropped by %',
-        snowflake_registry.name_in_words(drop_segment.name), session_user;
+        snowflake_registry.name_in_words(drop_segment.name), snowflake_registry.name_in_words(session_user);
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.drop_segment(text) IS
@@ -3919,7 +3962,8 @@ BEGIN
     WHERE kept.name = segment.name;
     PERFORM snowflake_registry.end_request();
     RAISE LOG 'snowflake_id_registry: segment % was resumed at % by %',
-        snowflake_registry.name_in_words(segment.name), segment.next_value, session_user;
+        snowflake_registry.name_in_words(segment.name), segment.next_value,
+        snowflake_registry.name_in_words(session_user);
     IF segment.next_value < generous THEN
         PERFORM set_config('client_min_messages', messages, true);
         RAISE NOTICE 'segment % may repeat numbers if servers or tables were restored, too',
@@ -3945,7 +3989,8 @@ BEGIN
       AND coalesce(seen_until < greatest(next_value, ahead_value), true);
     GET DIAGNOSTICS resumed = ROW_COUNT;
     PERFORM snowflake_registry.end_request();
-    RAISE LOG 'snowflake_id_registry: % segments were resumed without a change of their numbers by %', resumed, session_user;
+    RAISE LOG 'snowflake_id_registry: % segments were resumed without a change of their numbers by %', resumed,
+        snowflake_registry.name_in_words(session_user);
     RETURN resumed;
 END
 $$;
@@ -4072,7 +4117,7 @@ CREATE VIEW snowflake_registry.fleet AS
     FROM snowflake_registry.lease AS lease, snowflake_registry.status AS status
     ORDER BY lease.datacenter_id, lease.worker_id;
 COMMENT ON VIEW snowflake_registry.fleet IS
-    'identities that were ever granted, with the current or last holder of each';
+    'identities that were ever granted, reserved, or reported as used by hand, with the current or last holder of each';
 COMMENT ON COLUMN snowflake_registry.fleet.datacenter_id IS 'datacenter ID';
 COMMENT ON COLUMN snowflake_registry.fleet.worker_id IS 'worker ID';
 COMMENT ON COLUMN snowflake_registry.fleet.host IS 'host of the server';

@@ -43,7 +43,8 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = 'The registry grants all worker IDs of its pool. Worker IDs that are set by hand must be outside the '
                            'pool: in snowflake_id.worker_id, also on standbys, in table snowflake_workers, in programs and '
-                           'scripts, and at other sites.',
+                           'scripts, and at other sites. A worker ID that was leased once is never used by hand, even if it is '
+                           'outside the pool later.',
                   HINT = 'If none of these is 512 or higher: '
                          'SELECT snowflake_registry.configure(first_worker => 512, last_worker => 1023); '
                          'Then repeat the call.';
@@ -58,6 +59,34 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.check_pool(int, int) IS 'raises an error if these are not the bounds of a pool';
 
+-- Since the pool was specified, servers may have been numbered by hand outside it.
+CREATE FUNCTION snowflake_registry.check_growth(
+    settings snowflake_registry.settings, first_worker int, last_worker int
+)
+RETURNS void
+IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    below CONSTANT bigint := least(check_growth.last_worker, settings.first_worker - 1);
+    above CONSTANT bigint := greatest(check_growth.first_worker, settings.last_worker + 1::bigint);
+BEGIN
+    IF check_growth.first_worker < settings.first_worker OR check_growth.last_worker > settings.last_worker THEN
+        RAISE EXCEPTION 'worker IDs % were not in the pool so far', concat_ws(
+            ' and ',
+            CASE WHEN check_growth.first_worker <= below THEN format('%s to %s', check_growth.first_worker, below) END,
+            CASE WHEN above <= check_growth.last_worker THEN format('%s to %s', above, check_growth.last_worker) END)
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = format('The pool is %s to %s. Worker IDs outside may be set by hand: in snowflake_id.worker_id, also on '
+                                  'standbys, in table snowflake_workers, in programs and scripts, and at other sites.',
+                                  settings.first_worker, settings.last_worker),
+                  HINT = format('If none of them is used by hand: SELECT snowflake_registry.configure(first_worker => %s, '
+                                'last_worker => %s, none_by_hand => true);',
+                                check_growth.first_worker, check_growth.last_worker);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.check_growth(snowflake_registry.settings, int, int) IS
+    'raises an error if these bounds add worker IDs to the pool';
+
 -- Without first_start, the fleet starts with a quarantine: this registry may have been set back to a state before its first
 -- start, in which it knows neither its grants nor the key of its tokens.
 CREATE FUNCTION snowflake_registry.start_fleet(
@@ -71,6 +100,8 @@ DECLARE
     furthest CONSTANT timestamptz := clock_timestamp() + interval '24 hours';
     moment timestamptz;
     registry snowflake_registry.settings;
+    new_first int;
+    new_last int;
     given bigint;
     starts timestamptz;
 BEGIN
@@ -93,29 +124,26 @@ BEGIN
                       THEN snowflake_registry.hint_of_quarantine()
                       ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
     END IF;
-    registry.first_worker := coalesce(start_fleet.first_worker, registry.first_worker);
-    registry.last_worker := coalesce(start_fleet.last_worker, registry.last_worker);
-    PERFORM snowflake_registry.check_pool(registry.first_worker, registry.last_worker);
+    new_first := coalesce(start_fleet.first_worker, registry.first_worker);
+    new_last := coalesce(start_fleet.last_worker, registry.last_worker);
+    PERFORM snowflake_registry.check_pool(new_first, new_last);
+    PERFORM snowflake_registry.check_growth(registry, new_first, new_last);
     UPDATE snowflake_registry.settings
     -- A quarantine continues. The floor never decreases.
-    SET first_worker = registry.first_worker, last_worker = registry.last_worker,
+    SET first_worker = new_first, last_worker = new_last,
         nothing_before = greatest(nothing_before, moment, start_fleet.not_before),
         is_started = true;
     IF NOT coalesce(start_fleet.first_start, false) THEN
-        -- Unlike enter_quarantine(), this closes no segments, because nothing shows that commits were lost.
-        UPDATE snowflake_registry.settings
-        SET waits = greatest(waits, longest_lease + interval '2 minutes'),
-            counted_at = moment,
-            is_proved = true,
-            is_witnessed = false,
-            quarantine_reason = 'the fleet was started, and servers may have worker IDs from before';
+        -- Nothing shows that commits were lost.
+        PERFORM snowflake_registry.enter_quarantine(
+            'the fleet was started, and servers may have worker IDs from before', closes_segments => false);
     END IF;
     PERFORM snowflake_registry.note_request();
     PERFORM snowflake_registry.guard_fleet();
     SELECT greatest(nothing_before, CASE WHEN waits > '0' THEN counted_at + waits END) INTO starts
     FROM snowflake_registry.settings;
-    RAISE LOG 'snowflake_id_registry: fleet was started by %, with worker IDs % to %', session_user,
-        registry.first_worker, registry.last_worker
+    RAISE LOG 'snowflake_id_registry: fleet was started by %, with worker IDs % to %',
+        snowflake_registry.name_in_words(session_user), new_first, new_last
         USING DETAIL = format('No server gets a worker ID before %s.', snowflake_registry.in_words(starts));
     RETURN starts;
 END
@@ -321,7 +349,8 @@ BEGIN
         RETURNING lease.* INTO held;
         PERFORM snowflake_registry.note_request();
         RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) was reserved for % by %', reserve.worker_id,
-            reserve.datacenter_id, snowflake_registry.reserved_in_words(for_role), session_user;
+            reserve.datacenter_id, snowflake_registry.reserved_in_words(for_role),
+            snowflake_registry.name_in_words(session_user);
     END IF;
     RETURN CASE
         WHEN for_role IS NULL THEN greatest(held.acquired_at + 2 * registry.longest_renewal, registry.nothing_before)
@@ -368,7 +397,7 @@ BEGIN
                   HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
     END IF;
     RAISE LOG 'snowflake_id_registry: reservation of worker ID % (datacenter %) was given up by %',
-        give_up_reservation.worker_id, give_up_reservation.datacenter_id, session_user;
+        give_up_reservation.worker_id, give_up_reservation.datacenter_id, snowflake_registry.name_in_words(session_user);
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.give_up_reservation(int, int) IS
@@ -403,7 +432,7 @@ BEGIN
     PERFORM snowflake_registry.note_request();
     SELECT snowflake_registry.end_with_forgotten(greatest(max(lease.granted_until), until), registry) INTO last_end
     FROM snowflake_registry.lease AS lease;
-    RAISE LOG 'snowflake_id_registry: frozen by %', session_user
+    RAISE LOG 'snowflake_id_registry: frozen by %', snowflake_registry.name_in_words(session_user)
         USING DETAIL = CASE
             WHEN isfinite(last_end) THEN format('No lease ends later than %s.', snowflake_registry.in_words(last_end))
             ELSE 'Leases are renewed without a limit.' END;
@@ -424,7 +453,7 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = NULL;
     PERFORM snowflake_registry.note_request();
-    RAISE LOG 'snowflake_id_registry: unfrozen by %', session_user;
+    RAISE LOG 'snowflake_id_registry: unfrozen by %', snowflake_registry.name_in_words(session_user);
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
@@ -434,6 +463,7 @@ COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
 CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    messages CONSTANT text := current_setting('client_min_messages');
     registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
 BEGIN
     -- If the history of the fleet is not known, calling quarantine() is also a safe way to start the fleet. A registry that
@@ -447,6 +477,10 @@ BEGIN
     PERFORM snowflake_registry.enter_quarantine('its administrator called quarantine()');
     IF registry.first_worker IS NOT NULL THEN
         PERFORM snowflake_registry.guard_fleet();
+    ELSE
+        PERFORM set_config('client_min_messages', messages, true);
+        RAISE NOTICE 'the quarantine does not start a fleet'
+            USING DETAIL = 'The pool of worker IDs has not been specified. The quarantine only stops numbers of segments.';
     END IF;
     RETURN (SELECT counted_at + waits FROM snowflake_registry.settings);
 END
@@ -471,7 +505,7 @@ BEGIN
     IF registry.is_started THEN
         PERFORM snowflake_registry.guard_fleet();
     END IF;
-    RAISE LOG 'snowflake_id_registry: quarantine was ended by %', session_user;
+    RAISE LOG 'snowflake_id_registry: quarantine was ended by %', snowflake_registry.name_in_words(session_user);
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_quarantine() IS
@@ -489,6 +523,7 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 DECLARE
     messages CONSTANT text := current_setting('client_min_messages');
     registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
+    outside bigint;
     -- Intervals are stored in seconds, because the length of a day varies.
     new_lease CONSTANT interval :=
         coalesce(make_interval(secs => extract(epoch FROM configure.lease)::float8), registry.lease);
@@ -515,16 +550,8 @@ BEGIN
     IF num_nonnulls(new_first, new_last) > 0 THEN
         PERFORM snowflake_registry.check_pool(new_first, new_last);
     END IF;
-    IF registry.is_started AND NOT coalesce(configure.none_by_hand, false)
-       AND (new_first < registry.first_worker OR new_last > registry.last_worker) THEN
-        RAISE EXCEPTION 'worker IDs % to % were not in the pool so far',
-            CASE WHEN new_first < registry.first_worker THEN new_first ELSE registry.last_worker + 1 END,
-            CASE WHEN new_last > registry.last_worker THEN new_last ELSE registry.first_worker - 1 END
-            USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = format('The pool is %s to %s. Worker IDs outside may be set by hand: in snowflake_id.worker_id, also on '
-                                  'standbys, in table snowflake_workers, in programs and scripts, and at other sites.',
-                                  registry.first_worker, registry.last_worker),
-                  HINT = 'If none of them is used by hand: SELECT snowflake_registry.configure(..., none_by_hand => true);';
+    IF NOT coalesce(configure.none_by_hand, false) THEN
+        PERFORM snowflake_registry.check_growth(registry, new_first, new_last);
     END IF;
     IF configure.last_datacenter < 0 THEN
         RAISE EXCEPTION 'invalid last_datacenter: %', configure.last_datacenter
@@ -556,8 +583,19 @@ BEGIN
     ELSE
         PERFORM snowflake_registry.sign_settings();
     END IF;
+    PERFORM set_config('client_min_messages', messages, true);
+    SELECT count(*) INTO outside
+    FROM snowflake_registry.lease AS lease
+    WHERE (lease.grant_count > 0 OR lease.was_leased)
+      AND lease.worker_id BETWEEN registry.first_worker AND registry.last_worker
+      AND lease.worker_id NOT BETWEEN new_first AND new_last;
+    IF outside > 0 THEN
+        RAISE NOTICE 'number of worker IDs outside the new pool that were leased before: %', outside
+            USING DETAIL = 'A worker ID that was leased once is never used by hand, even if it is outside the pool. Servers '
+                           'that hold one of these worker IDs keep it.',
+                  HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
+    END IF;
     IF new_lease <= '2 minutes' AND configure.lease IS NOT NULL THEN
-        PERFORM set_config('client_min_messages', messages, true);
         RAISE NOTICE 'a lease of % is too short to survive a quarantine', new_lease
             USING DETAIL = 'When a quarantine starts, leases that end within 2 minutes are released. Each server '
                            'stops issuing IDs when its lease ends, and gets no new lease before the quarantine '

@@ -328,7 +328,7 @@ BEGIN
     WHERE segment.name = drop_segment.name;
     PERFORM snowflake_registry.end_request();
     RAISE LOG 'snowflake_id_registry: segment % was dropped by %',
-        snowflake_registry.name_in_words(drop_segment.name), session_user;
+        snowflake_registry.name_in_words(drop_segment.name), snowflake_registry.name_in_words(session_user);
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.drop_segment(text) IS
@@ -367,7 +367,8 @@ BEGIN
     WHERE kept.name = segment.name;
     PERFORM snowflake_registry.end_request();
     RAISE LOG 'snowflake_id_registry: segment % was resumed at % by %',
-        snowflake_registry.name_in_words(segment.name), segment.next_value, session_user;
+        snowflake_registry.name_in_words(segment.name), segment.next_value,
+        snowflake_registry.name_in_words(session_user);
     IF segment.next_value < generous THEN
         PERFORM set_config('client_min_messages', messages, true);
         RAISE NOTICE 'segment % may repeat numbers if servers or tables were restored, too',
@@ -393,7 +394,8 @@ BEGIN
       AND coalesce(seen_until < greatest(next_value, ahead_value), true);
     GET DIAGNOSTICS resumed = ROW_COUNT;
     PERFORM snowflake_registry.end_request();
-    RAISE LOG 'snowflake_id_registry: % segments were resumed without a change of their numbers by %', resumed, session_user;
+    RAISE LOG 'snowflake_id_registry: % segments were resumed without a change of their numbers by %', resumed,
+        snowflake_registry.name_in_words(session_user);
     RETURN resumed;
 END
 $$;

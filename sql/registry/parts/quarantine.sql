@@ -26,16 +26,17 @@ COMMENT ON FUNCTION snowflake_registry.close_segments(text) IS
 -- When a quarantine ends, all ranges that may have been granted in lost commits have ended. The allowance of two
 -- minutes covers the difference between the clocks of two servers. A server may hold a longer lease than all leases
 -- that the registry knows. The caller must hold the EXCLUSIVE lock.
-CREATE FUNCTION snowflake_registry.enter_quarantine(reason text) RETURNS void
+CREATE FUNCTION snowflake_registry.enter_quarantine(reason text, closes_segments boolean DEFAULT true) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     allowance CONSTANT interval := '2 minutes';
     moment CONSTANT timestamptz := clock_timestamp();
     -- This includes grants that the registry has learned from tokens. If the clock was ahead, a granted range may extend
-    -- further into the future than the duration of a lease. Ranges that servers reject, as renew() does, do not count.
+    -- further into the future than the duration of a lease. Ranges that servers reject, as renew() does, do not count: their
+    -- limit is 1 minute, by a clock that may be 2 minutes ahead of this one.
     longest CONSTANT interval := coalesce(
         (SELECT max(granted_until) FROM snowflake_registry.lease
-         WHERE granted_until <= moment + interval '24 hours 1 minute') - moment, '0');
+         WHERE granted_until <= moment + interval '24 hours 3 minutes') - moment, '0');
     until timestamptz;
 BEGIN
     UPDATE snowflake_registry.settings AS settings
@@ -44,7 +45,7 @@ BEGIN
         is_proved = true,
         is_witnessed = false,
         -- All affected segments are closed, and open segments need not wait.
-        numbers_wait = '0',
+        numbers_wait = CASE WHEN closes_segments THEN '0' ELSE numbers_wait END,
         quarantine_reason = left(enter_quarantine.reason, 200),
         serial = serial + 1,
         -- In a restored dump, this may be the ID of a later transaction of this server.
@@ -57,15 +58,17 @@ BEGIN
     SET lease_id = CASE WHEN granted_until > moment + allowance THEN lease_id END,
         nonce = NULL
     WHERE lease_id IS NOT NULL;
-    PERFORM snowflake_registry.close_segments(reason);
+    IF closes_segments THEN
+        PERFORM snowflake_registry.close_segments(reason);
+    END IF;
     PERFORM snowflake_registry.sign_settings();
     RAISE LOG 'snowflake_id_registry: quarantine: no server gets a new worker ID before %',
         snowflake_registry.in_words(until)
-        USING DETAIL = format('Commits may have been lost: %s.', reason),
+        USING DETAIL = format('%s: %s.', CASE WHEN closes_segments THEN 'Commits may have been lost' ELSE 'Reason' END, reason),
               HINT = snowflake_registry.hint_of_quarantine();
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text) IS
+COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text, boolean) IS
     'starts a quarantine, which lasts until all ranges granted in lost commits have ended';
 
 -- The registry cannot detect that its disk was restored to an earlier state, because the server and the timeline are

@@ -137,8 +137,8 @@ CREATE TABLE snowflake_registry.lease (
 -- With this fillfactor, renewals are HOT updates.
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.lease IS
-    'identities that were ever granted, also by an earlier registry, reserved, or reported as used by hand, with the last range of each; rows are never '
-    'removed';
+    'identities that were ever granted, also by an earlier registry, reserved, or reported as used by hand, with the last range '
+    'of each; rows are never removed';
 COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'start of the last granted range';
 COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'end of the last granted range; never decreases';
 COMMENT ON COLUMN snowflake_registry.lease.lease_id IS

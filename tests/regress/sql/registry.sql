@@ -266,6 +266,10 @@ SELECT code, message, hint FROM sqlstate_of('SELECT snowflake_registry.revoke_le
 -- Settings.
 SELECT snowflake_registry.configure(lease => '1 minute', renew_every => '5 seconds', last_worker => 1023, synchronous => true);
 SELECT lease, longest_lease, renew_every, first_worker, last_worker, synchronous FROM snowflake_registry.status;
+-- A smaller pool: worker IDs that were leased are never used by hand.
+SELECT snowflake_registry.configure(first_worker => 2);
+SELECT snowflake_registry.configure(first_worker => 2);
+SELECT snowflake_registry.configure(first_worker => 0, none_by_hand => true);
 SELECT (shown(acquire(32, 1, pin => 600))).*;
 -- Existing grants keep their length.
 SELECT (shown(renew(8, 1, 2))).*;

@@ -91,15 +91,15 @@ impl StandIn {
         }
         let workers = self.pool(first_worker, last_worker)?;
         let settings = &mut self.tables.settings;
-        settings.workers = Some(workers.ok_or(Fault::WrongState)?);
+        if workers.is_none() || grows(settings.workers, workers) {
+            return Err(Fault::WrongState);
+        }
+        settings.workers = workers;
         let floor_us = not_before_us.map_or(self.clock.now_us, |us| us.max(self.clock.now_us));
         settings.nothing_before_us = settings.nothing_before_us.max(floor_us);
         settings.is_started = true;
         if !first_start {
-            settings.waits_us = settings.waits_us.max(settings.longest_lease_us + ALLOWANCE_US);
-            settings.counted_at_us = Some(self.clock.now_us);
-            settings.is_proved = true;
-            settings.is_witnessed = false;
+            self.enter_quarantine(false);
         }
         self.note_request(name);
         Ok(Reply::of(self.quarantine_ends_us().max(Some(self.tables.settings.nothing_before_us))))
@@ -159,8 +159,8 @@ impl StandIn {
             return Err(Fault::InvalidValue);
         }
         let workers = workers?;
-        let grows = settings.workers.zip(workers).is_some_and(|(old, new)| new.0 < old.0 || new.1 > old.1);
-        if settings.is_started && grows && !none_by_hand {
+        let grows = grows(settings.workers, workers);
+        if grows && !none_by_hand {
             return Err(Fault::WrongState);
         }
         settings.longest_lease_us = settings.longest_lease_us.max(lease_us);
@@ -291,7 +291,7 @@ impl StandIn {
             settings.is_started = true;
             settings.nothing_before_us = settings.nothing_before_us.max(self.clock.now_us);
         }
-        self.enter_quarantine();
+        self.enter_quarantine(true);
         Ok(Reply::of(self.wait_ends_us()))
     }
 
@@ -306,6 +306,11 @@ impl StandIn {
         self.sign();
         Ok(Reply::Nothing)
     }
+}
+
+/// Whether the new pool has worker IDs that the old one does not have.
+fn grows(old: Option<(u32, u32)>, new: Option<(u32, u32)>) -> bool {
+    old.zip(new).is_some_and(|(old, new)| new.0 < old.0 || new.1 > old.1)
 }
 
 impl Reply {

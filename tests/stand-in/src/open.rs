@@ -46,7 +46,7 @@ impl StandIn {
             self.learn_from_tokens(tokens, opening.lease_id);
         }
         if is_lost || is_proved {
-            self.enter_quarantine();
+            self.enter_quarantine(true);
         } else if has_moved || has_restarted {
             self.note_restart();
         }
@@ -93,17 +93,19 @@ impl StandIn {
         self.tables.is_signed = true;
     }
 
-    pub(crate) fn enter_quarantine(&mut self) {
+    pub(crate) fn enter_quarantine(&mut self, closes_segments: bool) {
         let moment_us = self.clock.now_us;
         let ends = self.tables.leases.values().map(|row| row.until_us - moment_us);
-        let known_us = ends.filter(|left_us| *left_us <= LONGEST_US).max().unwrap_or(0);
+        let known_us = ends.filter(|left_us| *left_us <= LONGEST_US + ALLOWANCE_US).max().unwrap_or(0);
         let settings = &mut self.tables.settings;
         let longest_us = settings.longest_lease_us.max(known_us);
         settings.waits_us = settings.waits_us.max(longest_us + ALLOWANCE_US);
         settings.counted_at_us = Some(moment_us);
         settings.is_proved = true;
         settings.is_witnessed = false;
-        settings.numbers_wait_us = 0;
+        if closes_segments {
+            settings.numbers_wait_us = 0;
+        }
         settings.serial += 1;
         for row in self.tables.leases.values_mut().filter(|row| row.lease_id.is_some()) {
             if row.until_us <= moment_us + ALLOWANCE_US {
@@ -111,7 +113,7 @@ impl StandIn {
             }
             row.nonce = None;
         }
-        for segment in self.tables.segments.values_mut() {
+        for segment in self.tables.segments.values_mut().filter(|_| closes_segments) {
             if !segment.is_closed && (segment.has_left || self.serves_others) {
                 segment.is_closed = true;
                 segment.seen_until = None;

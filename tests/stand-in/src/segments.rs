@@ -55,7 +55,7 @@ impl StandIn {
         let clocks_agree = !self.tables.settings.is_started;
         self.open(Opening { is_alone: is_lost, tokens, clocks_agree, lease_id: None });
         if is_lost && self.are_numbers_lost(&asked) {
-            self.enter_quarantine();
+            self.enter_quarantine(true);
         }
         if requests.is_empty() {
             return vec![Taken::of(TakeOutcome::Empty)];

@@ -49,6 +49,7 @@ const NOT_MESSAGES: &[&str] = &[
     "read uncommitted",
     "pg_catalog, pg_temp",
     "24 hours 1 minute",
+    "24 hours 3 minutes",
     "%I IS NULL AND %I IS NOT NULL",
     "ctid OPERATOR(pg_catalog.>=) '(%s,0)'::pg_catalog.tid AND ctid OPERATOR(pg_catalog.<) '(%s,0)'::pg_catalog.tid AND (%s)",
     // The first words of files.

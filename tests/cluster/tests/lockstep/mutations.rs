@@ -142,11 +142,7 @@ pub const MUTATIONS: [Mutation; 46] = [
         "IF NOT coalesce(start_fleet.first_start, false) THEN",
         "IF false THEN",
     ),
-    mutation(
-        "the-pool-grows",
-        "IF registry.is_started AND NOT coalesce(configure.none_by_hand, false)",
-        "IF false AND NOT coalesce(configure.none_by_hand, false)",
-    ),
+    mutation("the-pool-grows", "IF NOT coalesce(configure.none_by_hand, false) THEN", "IF false THEN"),
     mutation(
         "configures-without-a-trace",
         "IF (changed.lease, changed.renew_every",

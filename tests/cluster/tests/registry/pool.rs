@@ -68,6 +68,21 @@ fn no_start_without_a_pool() {
         assert_eq!(code, "22023", "{said}");
     }
     administer(&mut client, "start_fleet(512, 1023, first_start => true)");
+    // Nor is it moved before the first grant, or between an end of the fleet and its next start.
+    for (call, added) in [
+        ("start_fleet(0, 1023)", "0 to 511 were"),
+        ("start_fleet(500, 2000)", "500 to 511 and 1024 to 2000 were"),
+        ("start_fleet(2000, 2001)", "2000 to 2001 were"),
+    ] {
+        let (code, said) = failure(&mut client, &format!("SELECT snowflake_registry.{call}"));
+        assert_eq!(code, "55000", "{said}");
+        assert!(said.starts_with(&format!("worker IDs {added} not in the pool so far")), "{said}");
+    }
+    administer(&mut client, "end_fleet()");
+    let (_, said) =
+        failure(&mut client, "SELECT snowflake_registry.configure(first_worker => 2, last_worker => 3)");
+    assert!(said.starts_with("worker IDs 2 to 3 were not in the pool so far"), "{said}");
+    administer(&mut client, "start_fleet(first_start => true)");
     assert_eq!(worker(&mut client, "[]"), "512");
     // The pool of a fleet grows by an assertion alone.
     for call in ["configure(last_worker => 1024)", "configure(first_worker => 511)"] {
