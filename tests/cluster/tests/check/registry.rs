@@ -141,7 +141,8 @@ fn a_worker_id_by_hand_in_the_pool() {
 /// The clock was ahead when the server stored its horizon, so it cannot use its lease. Longer leases help.
 #[test]
 fn a_horizon_beyond_the_lease() {
-    let fleet = Fleet::start(LONG_LEASES);
+    // Another worker ID would start at the current time.
+    let fleet = Fleet::start(&format!("{LONG_LEASES}, first_worker => 1, last_worker => 1"));
     let mut admin = fleet.registry.connect();
     let server = Cluster::builder().worker(1).set("fsync", "on").following_clock().start();
     let mut client = server.connect();
