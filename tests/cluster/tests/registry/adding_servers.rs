@@ -89,6 +89,7 @@ fn two_servers_are_added() {
     let registry = registry();
     let mut client = registry.connect();
     client.run(START);
+    client.run("SELECT snowflake_registry.configure(renew_every => '300ms')");
     for (name, number) in [("s0", 0), (HOSTILE, 1)] {
         let server = Cluster::builder().preload().start();
         let lines = add_server(&mut client, name, "");
