@@ -1086,6 +1086,26 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.becomes_durable(pg_lsn) IS
     'waits up to 495 ms until commits are durable up to a position; false if they are not durable yet';
 
+-- A call that changes nothing may still write WAL, because reading a page may prune it. Nothing but the WAL writer would flush
+-- this WAL, after wal_writer_delay, and the next call would wait for it. The message belongs to the transaction, so the
+-- commit flushes it.
+CREATE FUNCTION snowflake_registry.flush_at_commit() RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF pg_current_xact_id_if_assigned() IS NULL
+       AND snowflake_registry.wal_position() > snowflake_registry.durable_position() THEN
+        -- The transaction has changed nothing, so it need not wait for standbys.
+        PERFORM set_config('synchronous_commit', 'local', true),
+                pg_logical_emit_message(true, 'snowflake_registry', '');
+    END IF;
+EXCEPTION
+    WHEN insufficient_privilege OR feature_not_supported THEN
+        RETURN;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.flush_at_commit() IS
+    'lets the commit of a call that changed nothing flush the WAL that the call has left';
+
 -- STABLE, so that all queries of the function use the snapshot of the calling query, which was taken before the position
 -- is read. If the transaction has written anything, there is no statement, because it could be rolled back.
 CREATE FUNCTION snowflake_registry.statement_of_lease(lease_id uuid, OUT statement text, OUT seen pg_lsn)
@@ -2905,6 +2925,7 @@ BEGIN
         about.outcome := 'empty';
         RETURN NEXT about;
     END IF;
+    PERFORM snowflake_registry.flush_at_commit();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_ranges(jsonb, boolean) IS

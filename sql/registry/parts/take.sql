@@ -158,6 +158,7 @@ BEGIN
         about.outcome := 'empty';
         RETURN NEXT about;
     END IF;
+    PERFORM snowflake_registry.flush_at_commit();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_ranges(jsonb, boolean) IS

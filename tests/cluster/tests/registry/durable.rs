@@ -133,6 +133,21 @@ fn a_failover_after_commits_without_the_standby() {
     }
 }
 
+/// Calls that change nothing prune pages. The next call has its token at once, although the WAL writer flushes nothing.
+#[test]
+fn a_call_after_pruning() {
+    let slow = Cluster::builder().set("wal_writer_delay", "10s").set("autovacuum", "off");
+    let registry = taker::start_with_fleet(slow);
+    let mut client = registry.connect();
+    let take = format!("SELECT token FROM {TAKE}");
+    // The first call of the session also prunes pages of catalogs.
+    client.run(&take);
+    for call in 0..100 {
+        assert!(single::<Option<String>>(&mut client, &take).is_some(), "call {call}");
+        assert!(report(&mut client, "orders", &[]).1.is_some(), "report {call}");
+    }
+}
+
 /// Tokens are withheld while a standby is missing, and view status says since when. Then they come again.
 #[test]
 fn tokens_are_withheld_until_the_standby_is_back() {
