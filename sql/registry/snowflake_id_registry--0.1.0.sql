@@ -4333,27 +4333,25 @@ COMMENT ON FUNCTION snowflake_registry.free_spare(int) IS
 
 -- The function has the privileges of the caller, who must be allowed to create roles.
 CREATE FUNCTION snowflake_registry.add_server(
-    name text, takes_numbers boolean DEFAULT true, connection_limit int DEFAULT 10, datacenter_id int DEFAULT 0
+    name text, takes_numbers boolean DEFAULT NULL, connection_limit int DEFAULT NULL, datacenter_id int DEFAULT 0
 )
 RETURNS SETOF text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     spare_note CONSTANT text := 'spare of ' || add_server.name;
-    connection CONSTANT text := concat_ws(
-        ' ', 'host=REGISTRY', 'port=' || current_setting('port'),
-        'dbname=' || snowflake_registry.connection_value(current_database()),
-        'user=' || snowflake_registry.connection_value(add_server.name), 'passfile=PASSFILE', 'target_session_attrs=read-write');
-    -- Sessions of servers are idle for at most the time between two renewals.
-    idle CONSTANT numeric := (
-        SELECT ceil(2 * greatest(extract(epoch FROM status.renew_every), 300)) FROM snowflake_registry.status AS status);
+    connection text;
+    idle numeric;
+    timeout CONSTANT text := current_setting('lock_timeout');
     setting text[];
     spare int;
     no_spare text;
     usable_from timestamptz;
 BEGIN
-    IF num_nulls(add_server.name, add_server.takes_numbers, add_server.connection_limit, add_server.datacenter_id) > 0 THEN
-        RAISE EXCEPTION 'name, takes_numbers, connection_limit and datacenter_id must not be null' USING ERRCODE = 'null_value_not_allowed';
+    IF NOT pg_has_role((SELECT relowner FROM pg_class WHERE oid = 'snowflake_registry.settings'::regclass), 'USAGE') THEN
+        RAISE EXCEPTION 'must be owner of the registry' USING ERRCODE = 'insufficient_privilege';
+    ELSIF num_nulls(add_server.name, add_server.datacenter_id) > 0 THEN
+        RAISE EXCEPTION 'name and datacenter_id must not be null' USING ERRCODE = 'null_value_not_allowed';
     ELSIF add_server.name = '' OR add_server.name <> add_server.name::name::text
           OR add_server.name || current_database() COLLATE "C" ~ '[[:cntrl:]]' THEN
         RAISE EXCEPTION 'invalid name of a role or of the database: %', snowflake_registry.name_in_words(add_server.name)
@@ -4364,18 +4362,30 @@ BEGIN
     -- Two sessions must not choose the same spare, and cannot grant privileges for the same functions at the same time.
     LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
     PERFORM snowflake_registry.check_role(add_server.name);
-    EXECUTE format('%s ROLE %I LOGIN CONNECTION LIMIT %s',
-                   CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = add_server.name) THEN 'ALTER' ELSE 'CREATE' END,
-                   add_server.name, add_server.connection_limit);
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = add_server.name) THEN
+        EXECUTE format('CREATE ROLE %I LOGIN', add_server.name);
+        takes_numbers := coalesce(takes_numbers, true);
+        connection_limit := coalesce(connection_limit, 10);
+    END IF;
+    IF connection_limit IS NOT NULL THEN
+        EXECUTE format('ALTER ROLE %I CONNECTION LIMIT %s', add_server.name, connection_limit);
+    END IF;
     IF NOT has_database_privilege(add_server.name, current_database(), 'CONNECT') THEN
         EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), add_server.name);
     END IF;
     EXECUTE format('GRANT USAGE ON SCHEMA snowflake_registry TO %I', add_server.name);
     EXECUTE format('GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew, '
                    'snowflake_registry.check_server TO %I', add_server.name);
-    EXECUTE format('%s EXECUTE ON FUNCTION snowflake_registry.take %s %I',
-                   CASE WHEN add_server.takes_numbers THEN 'GRANT' ELSE 'REVOKE' END,
-                   CASE WHEN add_server.takes_numbers THEN 'TO' ELSE 'FROM' END, add_server.name);
+    IF takes_numbers THEN
+        EXECUTE format('GRANT EXECUTE ON FUNCTION snowflake_registry.take TO %I', add_server.name);
+    ELSIF NOT takes_numbers THEN
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION snowflake_registry.take FROM %I', add_server.name);
+        IF has_function_privilege(add_server.name, 'snowflake_registry.take(jsonb)', 'EXECUTE') THEN
+            RETURN NEXT '-- The role can still take numbers, because PUBLIC or a group of the role has the privilege.';
+        END IF;
+    END IF;
+    -- Sessions of servers are idle for at most the time between two renewals.
+    SELECT ceil(2 * greatest(extract(epoch FROM status.renew_every), 300)) INTO idle FROM snowflake_registry.status AS status;
     FOREACH setting SLICE 1 IN ARRAY ARRAY[
         ['statement_timeout', '10s'], ['idle_in_transaction_session_timeout', '5s'],
         ['idle_session_timeout', coalesce(idle, 600) || 's'],
@@ -4401,6 +4411,13 @@ BEGIN
         END;
     END IF;
 
+    -- reserve() has changed it until the end of the transaction.
+    PERFORM set_config('lock_timeout', timeout, true);
+
+    connection := concat_ws(
+        ' ', 'host=REGISTRY', 'port=' || current_setting('port'),
+        'dbname=' || snowflake_registry.connection_value(current_database()),
+        'user=' || snowflake_registry.connection_value(add_server.name), 'passfile=PASSFILE', 'target_session_attrs=read-write');
     RETURN NEXT '-- On the registry, in psql: set the password of the role.';
     RETURN NEXT format('%spassword %I', chr(92), add_server.name);
     RETURN NEXT '# On the host of the server, as the user that runs PostgreSQL: write the password to a file with mode 0600.';
@@ -4643,9 +4660,9 @@ BEGIN
     RETURN NEXT format(
         'SELECT snowflake_registry.create_segment(%L, start => %s, increment => %s, min_step => %s, max_step => %s%s%s);',
         segment.name, segment.start, segment.increment, segment.min_step, segment.max_step,
-        CASE WHEN segment.period IS NOT NULL
-             THEN format(', period => %L, digits => %s, time_zone => %L', segment.period, segment.digits, segment.time_zone) END,
-        CASE WHEN segment.description IS NOT NULL THEN format(', description => %L', segment.description) END);
+        CASE WHEN segment.period IS NULL THEN ''
+             ELSE format(', period => %L, digits => %s, time_zone => %L', segment.period, segment.digits, segment.time_zone) END,
+        CASE WHEN segment.description IS NULL THEN '' ELSE format(', description => %L', segment.description) END);
     -- In a later period, the new segment already starts above all numbers of this one.
     RETURN NEXT format(
         'SELECT snowflake_registry.alter_segment(name, next_value => %s) FROM snowflake_registry.segments '
@@ -4675,12 +4692,13 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.script_for_segment(snowflake_registry.segment) IS
     'statements for another registry that continue a segment';
 
--- Returns the statements that grant the privileges of this registry to the same roles.
-CREATE FUNCTION snowflake_registry.script_for_privileges() RETURNS SETOF text
+-- The privileges of this registry that were granted to roles, with the statement that grants each.
+CREATE FUNCTION snowflake_registry.script_for_privileges(OUT grantee oid, OUT statement text) RETURNS SETOF record
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN QUERY
-        SELECT format('GRANT %s ON %s %s TO %s%s;', acl.privilege_type, object.kind, object.name,
+        SELECT acl.grantee,
+               format('GRANT %s ON %s %s TO %s%s;', acl.privilege_type, object.kind, object.name,
                       CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(acl.grantee)) END,
                       CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
         FROM (
@@ -4700,15 +4718,23 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.script_for_privileges() IS
-    'statements for another registry that grant the privileges of this registry';
+    'privileges of this registry, each with the statement for another registry that grants it';
 
--- The script is one transaction, so that half of it changes nothing. If it is run again, it fails, because the segments exist
--- or the registry has a fleet.
+-- The script is one transaction, so that half of it changes nothing. If it is run again, it fails if there are segments, or if
+-- the new registry has leased a worker ID. Otherwise, it only starts a new quarantine.
 CREATE FUNCTION snowflake_registry.script_for_another_registry() RETURNS SETOF text
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
+    furthest CONSTANT timestamptz := statement_timestamp() + interval '24 hours';
+    -- Roles that add_server() creates.
+    servers CONSTANT oid[] := ARRAY(
+        SELECT role.oid
+        FROM pg_proc AS function, LATERAL aclexplode(function.proacl) AS acl, pg_roles AS role
+        WHERE function.oid = 'snowflake_registry.check_server(jsonb)'::regprocedure
+          AND role.oid = acl.grantee AND role.oid <> function.proowner AND role.rolcanlogin AND NOT role.rolsuper);
+    others text;
     closed text;
     last_end timestamptz;
     stored snowflake_registry.segment;
@@ -4734,18 +4760,37 @@ BEGIN
     END IF;
     SELECT greatest(max(lease.granted_until), registry.frozen_until) INTO last_end
     FROM snowflake_registry.lease AS lease WHERE lease.grant_count > 0;
+    IF registry.is_started AND last_end > furthest THEN
+        RAISE EXCEPTION 'another registry cannot continue this registry yet'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = format('The last lease may end at %s. start_fleet() accepts a time at most 24 hours ahead.',
+                                  snowflake_registry.in_words(last_end)),
+                  HINT = CASE
+                      WHEN registry.frozen_until > furthest
+                      THEN 'Freeze the registry until an earlier time: SELECT snowflake_registry.freeze(until);'
+                      ELSE 'Wait until the time is less than 24 hours ahead.' END;
+    END IF;
 
     RETURN NEXT format('-- Registry %s, which extends no lease beyond %s.', registry.registry_id,
                        snowflake_registry.exact(registry.frozen_until));
     RETURN NEXT '-- Run this script with psql in the database of the other registry, as the owner of that registry.';
+    SELECT string_agg(snowflake_registry.name_in_words(role.rolname), ', ' ORDER BY role.rolname) INTO others
+    FROM pg_roles AS role
+    WHERE role.oid <> ALL (servers)
+      AND (role.oid IN (SELECT granted.grantee FROM snowflake_registry.script_for_privileges() AS granted)
+           OR role.oid IN (SELECT limited.role FROM snowflake_registry.segment_privilege AS limited)
+           OR role.rolname IN (SELECT lease.reserved_for FROM snowflake_registry.lease AS lease));
+    IF others IS NOT NULL THEN
+        RETURN NEXT '-- The script does not create these roles, which must exist: ' || others;
+    END IF;
     RETURN NEXT 'BEGIN;';
     -- Quarantines last as long as the longest lease that was ever configured.
-    RETURN NEXT format('SELECT snowflake_registry.configure(lease => ''%s s'', renew_every => ''%s s'');',
-                       extract(epoch FROM registry.longest_lease), extract(epoch FROM registry.longest_renewal));
+    RETURN NEXT format('SELECT snowflake_registry.configure(lease => ''%s s'');', extract(epoch FROM registry.longest_lease));
     RETURN NEXT format('SELECT snowflake_registry.configure(lease => ''%s s'', renew_every => ''%s s'', last_datacenter => %s, '
                        'witnesses => %s%s);', extract(epoch FROM registry.lease), extract(epoch FROM registry.renew_every),
                        registry.last_datacenter, registry.witnesses::text,
-                       ', first_worker => ' || registry.first_worker || ', last_worker => ' || registry.last_worker);
+                       CASE WHEN registry.first_worker IS NULL THEN ''
+                            ELSE format(', first_worker => %s, last_worker => %s', registry.first_worker, registry.last_worker) END);
     IF registry.synchronous THEN
         RETURN NEXT '-- This registry has a synchronous standby. If the other one has, too: configure(synchronous => true).';
     END IF;
@@ -4753,7 +4798,7 @@ BEGIN
         SELECT CASE WHEN lease.reserved_for IS NOT NULL THEN '-- The role for which this worker ID was reserved does not exist.'
                     || chr(10) ELSE '' END
             || format('SELECT snowflake_registry.reserve(%s, %s%s);', lease.worker_id, lease.datacenter_id,
-                      ', note => ' || quote_literal(lease.note))
+                      CASE WHEN lease.note IS NULL THEN '' ELSE ', note => ' || quote_literal(lease.note) END)
         FROM snowflake_registry.lease AS lease
         WHERE lease.is_reserved AND NOT EXISTS (SELECT FROM pg_roles WHERE rolname = lease.reserved_for)
         ORDER BY lease.datacenter_id, lease.worker_id;
@@ -4788,13 +4833,12 @@ BEGIN
                       'WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = %L);',
                       role.rolname, has_function_privilege(role.oid, 'snowflake_registry.take(jsonb)', 'EXECUTE')::text,
                       role.rolconnlimit, role.rolname)
-        FROM pg_proc AS function, LATERAL aclexplode(function.proacl) AS acl, pg_roles AS role
-        WHERE function.oid = 'snowflake_registry.check_server(jsonb)'::regprocedure
-          AND role.oid = acl.grantee AND role.oid <> function.proowner AND role.rolcanlogin AND NOT role.rolsuper
+        FROM pg_roles AS role WHERE role.oid = ANY (servers)
         ORDER BY role.rolname::text COLLATE "C";
     RETURN QUERY
         SELECT format('SELECT snowflake_registry.reserve(%s, %s, used_by => %L%s);', lease.worker_id, lease.datacenter_id,
-                      quote_ident(lease.reserved_for), ', note => ' || quote_literal(lease.note))
+                      quote_ident(lease.reserved_for),
+                      CASE WHEN lease.note IS NULL THEN '' ELSE ', note => ' || quote_literal(lease.note) END)
         FROM snowflake_registry.lease AS lease
         WHERE lease.is_reserved AND EXISTS (SELECT FROM pg_roles WHERE rolname = lease.reserved_for)
         ORDER BY lease.datacenter_id, lease.worker_id;
@@ -4809,7 +4853,7 @@ BEGIN
                  ON call.function = 'grant_segment' OR granted.name IS NULL
         WHERE limited.name = ''
         ORDER BY limited.role::text COLLATE "C", granted.name, call.function;
-    RETURN QUERY SELECT * FROM snowflake_registry.script_for_privileges();
+    RETURN QUERY SELECT granted.statement FROM snowflake_registry.script_for_privileges() AS granted;
     RETURN NEXT 'COMMIT;';
     RETURN NEXT '-- Then set snowflake_id.registry of each server and of its standbys to the other registry. When the freeze has '
         'ended, call end_fleet() on this registry.';

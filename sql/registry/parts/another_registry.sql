@@ -23,9 +23,9 @@ BEGIN
     RETURN NEXT format(
         'SELECT snowflake_registry.create_segment(%L, start => %s, increment => %s, min_step => %s, max_step => %s%s%s);',
         segment.name, segment.start, segment.increment, segment.min_step, segment.max_step,
-        CASE WHEN segment.period IS NOT NULL
-             THEN format(', period => %L, digits => %s, time_zone => %L', segment.period, segment.digits, segment.time_zone) END,
-        CASE WHEN segment.description IS NOT NULL THEN format(', description => %L', segment.description) END);
+        CASE WHEN segment.period IS NULL THEN ''
+             ELSE format(', period => %L, digits => %s, time_zone => %L', segment.period, segment.digits, segment.time_zone) END,
+        CASE WHEN segment.description IS NULL THEN '' ELSE format(', description => %L', segment.description) END);
     -- In a later period, the new segment already starts above all numbers of this one.
     RETURN NEXT format(
         'SELECT snowflake_registry.alter_segment(name, next_value => %s) FROM snowflake_registry.segments '
@@ -55,12 +55,13 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.script_for_segment(snowflake_registry.segment) IS
     'statements for another registry that continue a segment';
 
--- Returns the statements that grant the privileges of this registry to the same roles.
-CREATE FUNCTION snowflake_registry.script_for_privileges() RETURNS SETOF text
+-- The privileges of this registry that were granted to roles, with the statement that grants each.
+CREATE FUNCTION snowflake_registry.script_for_privileges(OUT grantee oid, OUT statement text) RETURNS SETOF record
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN QUERY
-        SELECT format('GRANT %s ON %s %s TO %s%s;', acl.privilege_type, object.kind, object.name,
+        SELECT acl.grantee,
+               format('GRANT %s ON %s %s TO %s%s;', acl.privilege_type, object.kind, object.name,
                       CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(acl.grantee)) END,
                       CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
         FROM (
@@ -80,15 +81,23 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.script_for_privileges() IS
-    'statements for another registry that grant the privileges of this registry';
+    'privileges of this registry, each with the statement for another registry that grants it';
 
--- The script is one transaction, so that half of it changes nothing. If it is run again, it fails, because the segments exist
--- or the registry has a fleet.
+-- The script is one transaction, so that half of it changes nothing. If it is run again, it fails if there are segments, or if
+-- the new registry has leased a worker ID. Otherwise, it only starts a new quarantine.
 CREATE FUNCTION snowflake_registry.script_for_another_registry() RETURNS SETOF text
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
+    furthest CONSTANT timestamptz := statement_timestamp() + interval '24 hours';
+    -- Roles that add_server() creates.
+    servers CONSTANT oid[] := ARRAY(
+        SELECT role.oid
+        FROM pg_proc AS function, LATERAL aclexplode(function.proacl) AS acl, pg_roles AS role
+        WHERE function.oid = 'snowflake_registry.check_server(jsonb)'::regprocedure
+          AND role.oid = acl.grantee AND role.oid <> function.proowner AND role.rolcanlogin AND NOT role.rolsuper);
+    others text;
     closed text;
     last_end timestamptz;
     stored snowflake_registry.segment;
@@ -114,18 +123,37 @@ BEGIN
     END IF;
     SELECT greatest(max(lease.granted_until), registry.frozen_until) INTO last_end
     FROM snowflake_registry.lease AS lease WHERE lease.grant_count > 0;
+    IF registry.is_started AND last_end > furthest THEN
+        RAISE EXCEPTION 'another registry cannot continue this registry yet'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = format('The last lease may end at %s. start_fleet() accepts a time at most 24 hours ahead.',
+                                  snowflake_registry.in_words(last_end)),
+                  HINT = CASE
+                      WHEN registry.frozen_until > furthest
+                      THEN 'Freeze the registry until an earlier time: SELECT snowflake_registry.freeze(until);'
+                      ELSE 'Wait until the time is less than 24 hours ahead.' END;
+    END IF;
 
     RETURN NEXT format('-- Registry %s, which extends no lease beyond %s.', registry.registry_id,
                        snowflake_registry.exact(registry.frozen_until));
     RETURN NEXT '-- Run this script with psql in the database of the other registry, as the owner of that registry.';
+    SELECT string_agg(snowflake_registry.name_in_words(role.rolname), ', ' ORDER BY role.rolname) INTO others
+    FROM pg_roles AS role
+    WHERE role.oid <> ALL (servers)
+      AND (role.oid IN (SELECT granted.grantee FROM snowflake_registry.script_for_privileges() AS granted)
+           OR role.oid IN (SELECT limited.role FROM snowflake_registry.segment_privilege AS limited)
+           OR role.rolname IN (SELECT lease.reserved_for FROM snowflake_registry.lease AS lease));
+    IF others IS NOT NULL THEN
+        RETURN NEXT '-- The script does not create these roles, which must exist: ' || others;
+    END IF;
     RETURN NEXT 'BEGIN;';
     -- Quarantines last as long as the longest lease that was ever configured.
-    RETURN NEXT format('SELECT snowflake_registry.configure(lease => ''%s s'', renew_every => ''%s s'');',
-                       extract(epoch FROM registry.longest_lease), extract(epoch FROM registry.longest_renewal));
+    RETURN NEXT format('SELECT snowflake_registry.configure(lease => ''%s s'');', extract(epoch FROM registry.longest_lease));
     RETURN NEXT format('SELECT snowflake_registry.configure(lease => ''%s s'', renew_every => ''%s s'', last_datacenter => %s, '
                        'witnesses => %s%s);', extract(epoch FROM registry.lease), extract(epoch FROM registry.renew_every),
                        registry.last_datacenter, registry.witnesses::text,
-                       ', first_worker => ' || registry.first_worker || ', last_worker => ' || registry.last_worker);
+                       CASE WHEN registry.first_worker IS NULL THEN ''
+                            ELSE format(', first_worker => %s, last_worker => %s', registry.first_worker, registry.last_worker) END);
     IF registry.synchronous THEN
         RETURN NEXT '-- This registry has a synchronous standby. If the other one has, too: configure(synchronous => true).';
     END IF;
@@ -133,7 +161,7 @@ BEGIN
         SELECT CASE WHEN lease.reserved_for IS NOT NULL THEN '-- The role for which this worker ID was reserved does not exist.'
                     || chr(10) ELSE '' END
             || format('SELECT snowflake_registry.reserve(%s, %s%s);', lease.worker_id, lease.datacenter_id,
-                      ', note => ' || quote_literal(lease.note))
+                      CASE WHEN lease.note IS NULL THEN '' ELSE ', note => ' || quote_literal(lease.note) END)
         FROM snowflake_registry.lease AS lease
         WHERE lease.is_reserved AND NOT EXISTS (SELECT FROM pg_roles WHERE rolname = lease.reserved_for)
         ORDER BY lease.datacenter_id, lease.worker_id;
@@ -168,13 +196,12 @@ BEGIN
                       'WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = %L);',
                       role.rolname, has_function_privilege(role.oid, 'snowflake_registry.take(jsonb)', 'EXECUTE')::text,
                       role.rolconnlimit, role.rolname)
-        FROM pg_proc AS function, LATERAL aclexplode(function.proacl) AS acl, pg_roles AS role
-        WHERE function.oid = 'snowflake_registry.check_server(jsonb)'::regprocedure
-          AND role.oid = acl.grantee AND role.oid <> function.proowner AND role.rolcanlogin AND NOT role.rolsuper
+        FROM pg_roles AS role WHERE role.oid = ANY (servers)
         ORDER BY role.rolname::text COLLATE "C";
     RETURN QUERY
         SELECT format('SELECT snowflake_registry.reserve(%s, %s, used_by => %L%s);', lease.worker_id, lease.datacenter_id,
-                      quote_ident(lease.reserved_for), ', note => ' || quote_literal(lease.note))
+                      quote_ident(lease.reserved_for),
+                      CASE WHEN lease.note IS NULL THEN '' ELSE ', note => ' || quote_literal(lease.note) END)
         FROM snowflake_registry.lease AS lease
         WHERE lease.is_reserved AND EXISTS (SELECT FROM pg_roles WHERE rolname = lease.reserved_for)
         ORDER BY lease.datacenter_id, lease.worker_id;
@@ -189,7 +216,7 @@ BEGIN
                  ON call.function = 'grant_segment' OR granted.name IS NULL
         WHERE limited.name = ''
         ORDER BY limited.role::text COLLATE "C", granted.name, call.function;
-    RETURN QUERY SELECT * FROM snowflake_registry.script_for_privileges();
+    RETURN QUERY SELECT granted.statement FROM snowflake_registry.script_for_privileges() AS granted;
     RETURN NEXT 'COMMIT;';
     RETURN NEXT '-- Then set snowflake_id.registry of each server and of its standbys to the other registry. When the freeze has '
         'ended, call end_fleet() on this registry.';

@@ -76,27 +76,25 @@ COMMENT ON FUNCTION snowflake_registry.free_spare(int) IS
 
 -- The function has the privileges of the caller, who must be allowed to create roles.
 CREATE FUNCTION snowflake_registry.add_server(
-    name text, takes_numbers boolean DEFAULT true, connection_limit int DEFAULT 10, datacenter_id int DEFAULT 0
+    name text, takes_numbers boolean DEFAULT NULL, connection_limit int DEFAULT NULL, datacenter_id int DEFAULT 0
 )
 RETURNS SETOF text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     spare_note CONSTANT text := 'spare of ' || add_server.name;
-    connection CONSTANT text := concat_ws(
-        ' ', 'host=REGISTRY', 'port=' || current_setting('port'),
-        'dbname=' || snowflake_registry.connection_value(current_database()),
-        'user=' || snowflake_registry.connection_value(add_server.name), 'passfile=PASSFILE', 'target_session_attrs=read-write');
-    -- Sessions of servers are idle for at most the time between two renewals.
-    idle CONSTANT numeric := (
-        SELECT ceil(2 * greatest(extract(epoch FROM status.renew_every), 300)) FROM snowflake_registry.status AS status);
+    connection text;
+    idle numeric;
+    timeout CONSTANT text := current_setting('lock_timeout');
     setting text[];
     spare int;
     no_spare text;
     usable_from timestamptz;
 BEGIN
-    IF num_nulls(add_server.name, add_server.takes_numbers, add_server.connection_limit, add_server.datacenter_id) > 0 THEN
-        RAISE EXCEPTION 'name, takes_numbers, connection_limit and datacenter_id must not be null' USING ERRCODE = 'null_value_not_allowed';
+    IF NOT pg_has_role((SELECT relowner FROM pg_class WHERE oid = 'snowflake_registry.settings'::regclass), 'USAGE') THEN
+        RAISE EXCEPTION 'must be owner of the registry' USING ERRCODE = 'insufficient_privilege';
+    ELSIF num_nulls(add_server.name, add_server.datacenter_id) > 0 THEN
+        RAISE EXCEPTION 'name and datacenter_id must not be null' USING ERRCODE = 'null_value_not_allowed';
     ELSIF add_server.name = '' OR add_server.name <> add_server.name::name::text
           OR add_server.name || current_database() COLLATE "C" ~ '[[:cntrl:]]' THEN
         RAISE EXCEPTION 'invalid name of a role or of the database: %', snowflake_registry.name_in_words(add_server.name)
@@ -107,18 +105,30 @@ BEGIN
     -- Two sessions must not choose the same spare, and cannot grant privileges for the same functions at the same time.
     LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
     PERFORM snowflake_registry.check_role(add_server.name);
-    EXECUTE format('%s ROLE %I LOGIN CONNECTION LIMIT %s',
-                   CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = add_server.name) THEN 'ALTER' ELSE 'CREATE' END,
-                   add_server.name, add_server.connection_limit);
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = add_server.name) THEN
+        EXECUTE format('CREATE ROLE %I LOGIN', add_server.name);
+        takes_numbers := coalesce(takes_numbers, true);
+        connection_limit := coalesce(connection_limit, 10);
+    END IF;
+    IF connection_limit IS NOT NULL THEN
+        EXECUTE format('ALTER ROLE %I CONNECTION LIMIT %s', add_server.name, connection_limit);
+    END IF;
     IF NOT has_database_privilege(add_server.name, current_database(), 'CONNECT') THEN
         EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), add_server.name);
     END IF;
     EXECUTE format('GRANT USAGE ON SCHEMA snowflake_registry TO %I', add_server.name);
     EXECUTE format('GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew, '
                    'snowflake_registry.check_server TO %I', add_server.name);
-    EXECUTE format('%s EXECUTE ON FUNCTION snowflake_registry.take %s %I',
-                   CASE WHEN add_server.takes_numbers THEN 'GRANT' ELSE 'REVOKE' END,
-                   CASE WHEN add_server.takes_numbers THEN 'TO' ELSE 'FROM' END, add_server.name);
+    IF takes_numbers THEN
+        EXECUTE format('GRANT EXECUTE ON FUNCTION snowflake_registry.take TO %I', add_server.name);
+    ELSIF NOT takes_numbers THEN
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION snowflake_registry.take FROM %I', add_server.name);
+        IF has_function_privilege(add_server.name, 'snowflake_registry.take(jsonb)', 'EXECUTE') THEN
+            RETURN NEXT '-- The role can still take numbers, because PUBLIC or a group of the role has the privilege.';
+        END IF;
+    END IF;
+    -- Sessions of servers are idle for at most the time between two renewals.
+    SELECT ceil(2 * greatest(extract(epoch FROM status.renew_every), 300)) INTO idle FROM snowflake_registry.status AS status;
     FOREACH setting SLICE 1 IN ARRAY ARRAY[
         ['statement_timeout', '10s'], ['idle_in_transaction_session_timeout', '5s'],
         ['idle_session_timeout', coalesce(idle, 600) || 's'],
@@ -144,6 +154,13 @@ BEGIN
         END;
     END IF;
 
+    -- reserve() has changed it until the end of the transaction.
+    PERFORM set_config('lock_timeout', timeout, true);
+
+    connection := concat_ws(
+        ' ', 'host=REGISTRY', 'port=' || current_setting('port'),
+        'dbname=' || snowflake_registry.connection_value(current_database()),
+        'user=' || snowflake_registry.connection_value(add_server.name), 'passfile=PASSFILE', 'target_session_attrs=read-write');
     RETURN NEXT '-- On the registry, in psql: set the password of the role.';
     RETURN NEXT format('%spassword %I', chr(92), add_server.name);
     RETURN NEXT '# On the host of the server, as the user that runs PostgreSQL: write the password to a file with mode 0600.';

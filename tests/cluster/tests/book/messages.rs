@@ -10,7 +10,6 @@ use harness::book::{files, read};
 const NOT_MESSAGES: &[&str] = &[
     // What add_server() runs and prints.
     "spare of ",
-    "%s ROLE %I LOGIN CONNECTION LIMIT %s",
     "psql %s -c \"SELECT * FROM snowflake_registry.check_server(jsonb_build_object('clock', $(date +%%s)000000))\"",
     // States.
     "no keeper",

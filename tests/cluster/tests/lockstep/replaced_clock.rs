@@ -17,7 +17,7 @@ const REPLACED: [(&str, usize, &str); 8] = [
     // It only tells a clock that stands still.
     ("timeofday()", 2, "gen_random_uuid()::text"),
     ("clock_timestamp()", 33, "lockstep.clock()"),
-    ("statement_timestamp()", 9, "lockstep.begun()"),
+    ("statement_timestamp()", 10, "lockstep.begun()"),
     ("pg_postmaster_start_time()", 8, "lockstep.started()"),
     (
         "('x' || left(pg_walfile_name(snowflake_registry.wal_position()), 8))::bit(32)::int",

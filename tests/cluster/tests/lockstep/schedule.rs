@@ -184,6 +184,12 @@ impl Schedule<'_, '_> {
         if self.random.once_in(3) {
             calls.swap(0, 1);
         }
+        // Most of the pools that it would state would be refused.
+        if let Administration::StartFleet { first_worker, last_worker, .. } = &mut calls[1]
+            && !self.random.once_in(6)
+        {
+            (*first_worker, *last_worker) = (None, None);
+        }
         calls.extend(SEGMENTS.map(|name| self.creation(name)));
         if self.random.once_in(6) {
             calls.push(Administration::GrantSegment { name: self.random.one_of(&SEGMENTS).to_string() });

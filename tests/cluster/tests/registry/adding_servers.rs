@@ -141,9 +141,25 @@ fn a_role_is_completed() {
     client.run("REVOKE EXECUTE ON FUNCTION snowflake_registry.renew FROM s0");
     add_server(&mut client, "s0", ", takes_numbers => false, connection_limit => 3");
     assert_eq!(single::<String>(&mut client, may), format!("3 t t t t f {}", settings(2400)));
-    // Nobody else can call the function.
+    // Without arguments, what was set before stays.
+    client.run("SET lock_timeout = '7s'; BEGIN");
+    add_server(&mut client, "s0", "");
+    assert_eq!(single::<String>(&mut client, "SHOW lock_timeout"), "7s");
+    client.run("COMMIT");
+    assert_eq!(single::<String>(&mut client, may), format!("3 t t t t f {}", settings(2400)));
+    client.run("CREATE ROLE takers ROLE s0; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
+    let lines = add_server(&mut client, "s0", ", takes_numbers => false");
+    assert!(lines[0].contains("can still take numbers"), "{lines:?}");
+    // Nobody else can call the function, not even a role that may create roles.
     client.run("SET SESSION AUTHORIZATION s0");
     assert_eq!(refusal(&mut client, "s1").0, "42501");
+    client.run(
+        "RESET SESSION AUTHORIZATION; CREATE ROLE other CREATEROLE; GRANT USAGE ON SCHEMA snowflake_registry TO other;
+         GRANT EXECUTE ON FUNCTION snowflake_registry.add_server TO other; SET ROLE other",
+    );
+    let (code, said) = refusal(&mut client, "s9");
+    assert_eq!(code, "42501");
+    assert!(said.starts_with("must be owner of the registry"), "{said}");
 }
 
 /// The owner of the registry need not be a superuser.
@@ -190,7 +206,7 @@ fn other_roles_are_refused() {
         let (code, said) = refusal(&mut client, name);
         assert_eq!(code, "22023", "{said}");
     }
-    let error = "SELECT snowflake_registry.add_server('new', connection_limit => NULL)";
+    let error = "SELECT snowflake_registry.add_server('new', datacenter_id => NULL)";
     assert_eq!(failure(&mut client, error).0, "22004");
     let unchanged = "SELECT count(*) FROM pg_roles WHERE rolconfig IS NOT NULL OR rolname IN ('new', '')";
     assert_eq!(single::<i64>(&mut client, unchanged), 0);

@@ -139,6 +139,10 @@ fn every_setting_is_continued() {
 fn roles_on_another_server() {
     let registry = registry_with_everything();
     let script = script(&mut registry.connect());
+    assert!(
+        script.contains("-- The script does not create these roles, which must exist: \"idle\", \"shop\"\n"),
+        "{script}"
+    );
     let other = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
     assert_eq!(run_script(&other, "postgres", &script).unwrap(), "role \"idle\" does not exist");
     let mut client = other.connect();
@@ -164,6 +168,9 @@ fn a_registry_that_cannot_be_continued_yet() {
     refused(&mut client, "not frozen until a time");
     administer(&mut client, "freeze()");
     refused(&mut client, "not frozen until a time");
+    // The other registry could not start.
+    administer(&mut client, "freeze(now() + interval '25 hours')");
+    refused(&mut client, "at most 24 hours ahead");
     administer(&mut client, "freeze(now() + interval '1 hour')");
     administer(&mut client, "quarantine()");
     refused(&mut client, "in quarantine");
