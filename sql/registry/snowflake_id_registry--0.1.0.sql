@@ -188,7 +188,7 @@ CREATE TABLE snowflake_registry.lease (
     is_reserved boolean NOT NULL DEFAULT false,
     reserved_for text,
     note text,
-    said_by_hand_at timestamptz,
+    said_by_hand jsonb,
     was_leased boolean NOT NULL DEFAULT false,
     used_until timestamptz,
     released_until timestamptz,
@@ -223,8 +223,9 @@ COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
 COMMENT ON COLUMN snowflake_registry.lease.reserved_for IS
     'login role to which alone a reserved identity is granted; NULL if the identity is reserved for use by hand';
 COMMENT ON COLUMN snowflake_registry.lease.note IS 'text that the administrator passed to reserve()';
-COMMENT ON COLUMN snowflake_registry.lease.said_by_hand_at IS
-    'time at which a server last reported that its configuration sets this worker ID by hand; such a worker ID is granted last';
+COMMENT ON COLUMN snowflake_registry.lease.said_by_hand IS
+    'login roles of servers that reported that their configuration sets this worker ID by hand, each with the last time in '
+    'microseconds; such a worker ID is granted last';
 COMMENT ON COLUMN snowflake_registry.lease.was_leased IS
     'true if a registry that this registry replaced has leased the identity';
 COMMENT ON COLUMN snowflake_registry.lease.used_until IS
@@ -1695,6 +1696,131 @@ COMMENT ON FUNCTION snowflake_registry.begin_answer(jsonb, boolean) IS
 
 -- Functions for servers -----------------------------------------------------------------------------------
 
+-- Returns the identity that the caller gets, which is free from free_from, and the worker IDs that are reserved for its role.
+-- Without reserved ones, a server with a pin gets none.
+CREATE FUNCTION snowflake_registry.choose_worker(
+    settings snowflake_registry.settings, moment timestamptz, datacenter_id int, worker_limit bigint, pin int, unwanted int[],
+    by_hand int[], node_name text, OUT reserved int[], OUT worker_id int, OUT free_from timestamptz
+)
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    named int[];
+BEGIN
+    reserved := ARRAY(SELECT lease.worker_id FROM snowflake_registry.lease AS lease
+                      WHERE lease.datacenter_id = choose_worker.datacenter_id AND lease.reserved_for = session_user
+                        AND lease.worker_id = coalesce(choose_worker.pin, lease.worker_id));
+    IF choose_worker.pin IS NOT NULL AND cardinality(reserved) = 0 THEN
+        RETURN;
+    END IF;
+    named := ARRAY(SELECT element FROM unnest(reserved) AS element WHERE element = ANY (choose_worker.by_hand));
+    IF cardinality(named) > 0 THEN
+        reserved := named;
+    END IF;
+
+    -- Find a free identity, or otherwise the identity that becomes free first. Identities that the node held before are
+    -- preferred. Identities that are said to be used by hand come last.
+    WITH known AS (
+        SELECT lease.worker_id,
+               -- The end of a new range must not be before granted_until.
+               greatest(CASE WHEN lease.used_until IS NULL THEN lease.granted_until
+                             ELSE greatest(lease.used_until, lease.granted_until - settings.lease) END,
+                        settings.nothing_before) AS free_from,
+               lease.node_name = choose_worker.node_name AS was_its_own, lease.renewed_at, lease.is_reserved,
+               lease.said_by_hand IS NOT NULL AS is_by_hand
+        FROM snowflake_registry.lease AS lease
+        WHERE lease.datacenter_id = choose_worker.datacenter_id
+    ),
+    -- NOT IN with a subquery builds a hash table once. A search of the array for each candidate would take a second for
+    -- the longest list, while all other calls wait.
+    --
+    -- The lowest identity that was never granted is first_worker, or the successor of a known or refused identity.
+    never_given AS (
+        SELECT min(candidate.worker_id)::int AS worker_id,
+               settings.nothing_before AS free_from,
+               false AS was_its_own, NULL::timestamptz AS renewed_at, false AS is_reserved, false AS is_by_hand
+        FROM (
+            SELECT settings.first_worker::bigint AS worker_id
+            UNION ALL SELECT known.worker_id::bigint + 1 FROM known
+            UNION ALL SELECT element::bigint + 1 FROM unnest(choose_worker.unwanted) AS element
+        ) AS candidate
+        WHERE candidate.worker_id BETWEEN settings.first_worker AND settings.last_worker
+          AND candidate.worker_id < choose_worker.worker_limit
+          AND candidate.worker_id NOT IN (SELECT element FROM unnest(choose_worker.unwanted) AS element)
+          AND candidate.worker_id NOT IN (SELECT known.worker_id FROM known)
+    )
+    SELECT candidate.worker_id, candidate.free_from INTO choose_worker.worker_id, choose_worker.free_from
+    FROM (SELECT * FROM known UNION ALL SELECT * FROM never_given) AS candidate
+    WHERE CASE WHEN cardinality(reserved) > 0 THEN candidate.worker_id = ANY (reserved)
+               ELSE candidate.worker_id BETWEEN settings.first_worker AND settings.last_worker
+                    AND NOT candidate.is_reserved END
+      AND candidate.worker_id < choose_worker.worker_limit
+      AND candidate.worker_id NOT IN (SELECT element FROM unnest(choose_worker.unwanted) AS element)
+    ORDER BY CASE WHEN candidate.free_from > moment THEN candidate.free_from ELSE '-infinity' END,
+             candidate.is_by_hand,
+             coalesce(candidate.was_its_own, false) DESC,
+             CASE WHEN candidate.was_its_own THEN candidate.renewed_at END DESC NULLS LAST,
+             candidate.worker_id
+    LIMIT 1;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.choose_worker(
+    snowflake_registry.settings, timestamptz, int, bigint, int, int[], int[], text) IS
+    'identity that is free for a server, or that will be free first';
+
+-- A role cannot end the reports of other roles, and its own reports change the choice for others little.
+CREATE FUNCTION snowflake_registry.note_hands(
+    settings snowflake_registry.settings, moment timestamptz, datacenter_id int, by_hand int[]
+)
+RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    caller CONSTANT text := session_user;
+    no_range CONSTANT timestamptz := least(settings.nothing_before, moment);
+BEGIN
+    IF cardinality(note_hands.by_hand) = 0 OR NOT coalesce(settings.is_started, false)
+       OR note_hands.datacenter_id > settings.last_datacenter THEN
+        RETURN;
+    END IF;
+    -- A role adds at most about 64 rows.
+    INSERT INTO snowflake_registry.lease AS lease (
+        datacenter_id, worker_id, granted_from, granted_until, role, acquired_at, renewed_at, grant_count, said_by_hand
+    )
+    SELECT note_hands.datacenter_id, hand.worker_id, no_range, no_range, caller, moment, moment, 0,
+           jsonb_build_object(caller, snowflake_registry.microseconds(moment))
+    FROM unnest(note_hands.by_hand) AS hand (worker_id)
+    WHERE EXISTS (SELECT FROM snowflake_registry.lease AS known
+                  WHERE known.datacenter_id = note_hands.datacenter_id AND known.worker_id = hand.worker_id)
+       OR hand.worker_id BETWEEN settings.first_worker AND settings.last_worker
+          AND (SELECT count(*) FROM snowflake_registry.lease AS known
+               WHERE known.role = caller AND known.grant_count = 0) < 64
+    ON CONFLICT (datacenter_id, worker_id) DO UPDATE
+    SET said_by_hand = coalesce(lease.said_by_hand, '{}') || excluded.said_by_hand
+    WHERE coalesce((lease.said_by_hand ->> caller)::bigint, 0)
+          < snowflake_registry.microseconds(moment - interval '1 hour');
+    -- The last reports of a role count.
+    UPDATE snowflake_registry.lease AS lease
+    SET said_by_hand = nullif(lease.said_by_hand - caller, '{}')
+    FROM (SELECT known.datacenter_id, known.worker_id
+          FROM snowflake_registry.lease AS known WHERE known.said_by_hand ? caller
+          ORDER BY (known.said_by_hand ->> caller)::bigint DESC, known.datacenter_id, known.worker_id
+          OFFSET 8) AS older
+    WHERE lease.datacenter_id = older.datacenter_id AND lease.worker_id = older.worker_id;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.note_hands(snowflake_registry.settings, timestamptz, int, int[]) IS
+    'records the worker IDs that the configuration of the caller sets by hand, and forgets all but the last 8 of its role';
+
+CREATE FUNCTION snowflake_registry.other_by_hand(worker_id int, by_hand int[]) RETURNS text
+STABLE PARALLEL SAFE LANGUAGE sql
+RETURN CASE
+    WHEN cardinality(by_hand) > 0 AND worker_id <> ALL (by_hand)
+    THEN format('worker ID %s was granted, and the configuration of the server sets worker ID %s, which is not reserved for role %s',
+                worker_id, array_to_string(by_hand, ', '), snowflake_registry.name_in_words(session_user)) END;
+COMMENT ON FUNCTION snowflake_registry.other_by_hand(int, int[]) IS
+    'detail of an answer that grants a worker ID other than those that are set by hand; otherwise NULL';
+
 CREATE FUNCTION snowflake_registry.acquire(request jsonb) RETURNS snowflake_registry.answer
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -1711,7 +1837,6 @@ DECLARE
     held snowflake_registry.lease;
     -- The worker IDs that are reserved for the role of the caller, if there are any.
     reserved int[];
-    named int[];
     free record;
     before record;
 BEGIN
@@ -1744,22 +1869,8 @@ BEGIN
     answer.renew_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
     moment := clock_timestamp();
 
-    -- The caller may be refused, so this is recorded first. A role cannot add more than about 1000 rows, and other servers
-    -- still get the worker ID if no other one is free.
-    INSERT INTO snowflake_registry.lease AS lease (
-        datacenter_id, worker_id, granted_from, granted_until, role, acquired_at, renewed_at, grant_count, said_by_hand_at
-    )
-    SELECT needs.datacenter, hand.worker_id, least(registry.nothing_before, moment), least(registry.nothing_before, moment),
-           session_user, moment, moment, 0, moment
-    FROM unnest(said.by_hand) AS hand (worker_id)
-    WHERE registry.is_started AND needs.datacenter <= registry.last_datacenter
-      AND (EXISTS (SELECT FROM snowflake_registry.lease AS known
-                   WHERE known.datacenter_id = needs.datacenter AND known.worker_id = hand.worker_id)
-           OR hand.worker_id BETWEEN registry.first_worker AND registry.last_worker AND (SELECT count(*) FROM snowflake_registry.lease AS known
-               WHERE known.role = session_user AND known.grant_count = 0) < 1000)
-    ON CONFLICT (datacenter_id, worker_id) DO UPDATE
-    SET said_by_hand_at = excluded.said_by_hand_at
-    WHERE lease.said_by_hand_at IS NULL OR lease.said_by_hand_at < moment - interval '1 hour';
+    -- The caller may be refused, so this is recorded first. Other servers still get the worker ID if no other one is free.
+    PERFORM snowflake_registry.note_hands(registry, moment, needs.datacenter, said.by_hand);
 
     -- The answer to an earlier call may have been lost. Therefore, a repeated request gets the same answer. The row is
     -- written again so that the server waits for this commit.
@@ -1796,6 +1907,7 @@ BEGIN
             answer.worker_id := held.worker_id;
             answer.granted_from := snowflake_registry.microseconds(held.granted_from);
             answer.granted_until := snowflake_registry.microseconds(held.granted_until);
+            answer.detail := snowflake_registry.other_by_hand(held.worker_id, said.by_hand);
             RETURN answer;
         END IF;
         -- The lease has ended, or does not match the request. No other server gets the rest of its range.
@@ -1831,65 +1943,16 @@ BEGIN
         RETURN answer;
     END IF;
 
-    reserved := ARRAY(SELECT lease.worker_id FROM snowflake_registry.lease AS lease
-                      WHERE lease.datacenter_id = needs.datacenter AND lease.reserved_for = session_user
-                        AND lease.worker_id = coalesce(needs.pin, lease.worker_id));
+    SELECT * INTO free FROM snowflake_registry.choose_worker(
+        registry, moment, needs.datacenter, needs.worker_limit, needs.pin, needs.unwanted, said.by_hand, said.node_name);
+    reserved := free.reserved;
     IF needs.pin IS NOT NULL AND cardinality(reserved) = 0 THEN
         answer.outcome := 'taken';
         answer.detail := format('worker ID %s is not reserved for role %s', needs.pin,
                                 snowflake_registry.name_in_words(session_user));
         RETURN answer;
     END IF;
-    named := ARRAY(SELECT element FROM unnest(reserved) AS element WHERE element = ANY (said.by_hand));
-    IF cardinality(named) > 0 THEN
-        reserved := named;
-    END IF;
-
-    -- Find a free identity, or otherwise the identity that becomes free first. Identities that the node held before are
-    -- preferred. Identities that are said to be used by hand come last.
-    WITH known AS (
-        SELECT lease.worker_id,
-               -- The end of a new range must not be before granted_until.
-               greatest(CASE WHEN lease.used_until IS NULL THEN lease.granted_until
-                             ELSE greatest(lease.used_until, lease.granted_until - registry.lease) END,
-                        registry.nothing_before) AS free_from,
-               lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved,
-               lease.said_by_hand_at IS NOT NULL AS is_by_hand
-        FROM snowflake_registry.lease AS lease
-        WHERE lease.datacenter_id = needs.datacenter
-    ),
-    -- NOT IN with a subquery builds a hash table once. A search of the array for each candidate would take a second for
-    -- the longest list, while all other calls wait.
-    --
-    -- The lowest identity that was never granted is first_worker, or the successor of a known or refused identity.
-    never_given AS (
-        SELECT min(candidate.worker_id)::int AS worker_id,
-               registry.nothing_before AS free_from,
-               false AS was_its_own, NULL::timestamptz AS renewed_at, false AS is_reserved, false AS is_by_hand
-        FROM (
-            SELECT registry.first_worker::bigint AS worker_id
-            UNION ALL SELECT known.worker_id::bigint + 1 FROM known
-            UNION ALL SELECT element::bigint + 1 FROM unnest(needs.unwanted) AS element
-        ) AS candidate
-        WHERE candidate.worker_id BETWEEN registry.first_worker AND registry.last_worker
-          AND candidate.worker_id < needs.worker_limit
-          AND candidate.worker_id NOT IN (SELECT element FROM unnest(needs.unwanted) AS element)
-          AND candidate.worker_id NOT IN (SELECT known.worker_id FROM known)
-    )
-    SELECT * INTO free
-    FROM (SELECT * FROM known UNION ALL SELECT * FROM never_given) AS candidate
-    WHERE CASE WHEN cardinality(reserved) > 0 THEN candidate.worker_id = ANY (reserved)
-               ELSE candidate.worker_id BETWEEN registry.first_worker AND registry.last_worker
-                    AND NOT candidate.is_reserved END
-      AND candidate.worker_id < needs.worker_limit
-      AND candidate.worker_id NOT IN (SELECT element FROM unnest(needs.unwanted) AS element)
-    ORDER BY CASE WHEN candidate.free_from > moment THEN candidate.free_from ELSE '-infinity' END,
-             candidate.is_by_hand,
-             coalesce(candidate.was_its_own, false) DESC,
-             CASE WHEN candidate.was_its_own THEN candidate.renewed_at END DESC NULLS LAST,
-             candidate.worker_id
-    LIMIT 1;
-    IF NOT FOUND THEN
+    IF free.worker_id IS NULL THEN
         answer.outcome := 'taken';
         answer.detail := format(
             'there is no worker ID for this server: the registry grants %s, worker IDs below %s fit the layout of '
@@ -1948,11 +2011,7 @@ BEGIN
     answer.worker_id := free.worker_id;
     answer.granted_from := snowflake_registry.microseconds(free.free_from);
     answer.granted_until := snowflake_registry.microseconds(moment + registry.lease);
-    IF cardinality(said.by_hand) > 0 AND free.worker_id <> ALL (said.by_hand) THEN
-        answer.detail := format(
-            'worker ID %s was granted, and the configuration of the server sets worker ID %s, which is not reserved for role %s',
-            free.worker_id, array_to_string(said.by_hand, ', '), snowflake_registry.name_in_words(session_user));
-    END IF;
+    answer.detail := snowflake_registry.other_by_hand(free.worker_id, said.by_hand);
     RETURN answer;
 END
 $$;
@@ -3216,7 +3275,8 @@ COMMENT ON FUNCTION snowflake_registry.reserved_in_words(text) IS 'formats what 
 -- A worker ID that is used by hand has no floor, so no server may have had it from the registry before. The server may use it
 -- when the tokens of live servers name this call: if the registry is set back after that, it learns that the call was lost.
 CREATE FUNCTION snowflake_registry.reserve(
-    worker_id int, datacenter_id int DEFAULT 0, used_by regrole DEFAULT NULL, note text DEFAULT NULL
+    worker_id int, datacenter_id int DEFAULT 0, used_by regrole DEFAULT NULL, note text DEFAULT NULL,
+    none_by_hand boolean DEFAULT false
 )
 RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -3229,6 +3289,7 @@ DECLARE
     held snowflake_registry.lease;
     is_live boolean;
     servers record;
+    by_hand record;
 BEGIN
     IF coalesce(reserve.worker_id < 0 OR reserve.datacenter_id < 0, true) THEN
         RAISE EXCEPTION 'worker ID and datacenter ID must not be negative or null'
@@ -3296,6 +3357,19 @@ BEGIN
                count(*) FILTER (WHERE lease.reserved_for = for_role) + 1 AS reserved
         INTO servers
         FROM snowflake_registry.lease AS lease WHERE lease.datacenter_id = reserve.datacenter_id;
+        SELECT said.role, timestamptz '1970-01-01 00:00:00+00' + said.at::bigint * interval '1 microsecond' AS at INTO by_hand
+        FROM jsonb_each_text(held.said_by_hand) AS said (role, at)
+        WHERE said.role <> for_role ORDER BY said.at::bigint DESC, said.role COLLATE "C" LIMIT 1;
+        IF FOUND AND NOT coalesce(reserve.none_by_hand, false) THEN
+            RAISE EXCEPTION 'worker ID % (datacenter %) is set by hand on a server with another role', reserve.worker_id,
+                reserve.datacenter_id
+                USING ERRCODE = 'object_in_use',
+                      DETAIL = format('A server with role %s reported this at %s.', snowflake_registry.name_in_words(by_hand.role),
+                                      snowflake_registry.in_words(by_hand.at)),
+                      HINT = format('Use another worker ID. If no server, standby or program uses this one by hand: '
+                                    'SELECT snowflake_registry.reserve(%s, %s, used_by => %L, none_by_hand => true);',
+                                    reserve.worker_id, reserve.datacenter_id, quote_ident(for_role));
+        END IF;
         IF servers.leases > servers.reserved THEN
             RAISE EXCEPTION 'role % is used by several servers', snowflake_registry.name_in_words(for_role)
                 USING ERRCODE = 'object_in_use',
@@ -3327,7 +3401,7 @@ BEGIN
             greatest(held.granted_until, held.acquired_at, registry.nothing_before), registry) END;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.reserve(int, int, regrole, text) IS
+COMMENT ON FUNCTION snowflake_registry.reserve(int, int, regrole, text, boolean) IS
     'reserves a worker ID permanently: for use without the registry, or, if used_by is specified, for leases of this login '
     'role; returns the time from which the worker ID can be used';
 
@@ -4129,12 +4203,16 @@ CREATE VIEW snowflake_registry.fleet AS
            lease.node_name, lease.host, lease.port, lease.layout, lease.version, lease.protocol,
            lease.acquired_at, lease.renewed_at, lease.granted_from, lease.granted_until,
            greatest(coalesce(lease.used_until, lease.granted_until) - statement_timestamp(), interval '0') AS time_left,
-           lease.clock_offset, lease.grant_count, lease.role, lease.reserved_for, lease.note, lease.said_by_hand_at,
+           lease.clock_offset, lease.grant_count, lease.role, lease.reserved_for, lease.note,
+           (SELECT max(timestamptz '1970-01-01 00:00:00+00' + said.at::bigint * interval '1 microsecond')
+            FROM jsonb_each_text(lease.said_by_hand) AS said (role, at)) AS said_by_hand_at,
            CASE WHEN (NOT lease.is_reserved OR lease.reserved_for IS NOT NULL) AND status.frozen_until IS NULL
                 THEN greatest(CASE WHEN lease.used_until IS NULL THEN lease.granted_until
                                    ELSE greatest(lease.used_until, lease.granted_until - status.lease) END,
                               status.quarantine_until) END AS free_from,
-           status.quarantine_until, status.synchronous, status.waits_for_standbys
+           status.quarantine_until, status.synchronous, status.waits_for_standbys,
+           ARRAY(SELECT said.role FROM jsonb_object_keys(lease.said_by_hand) AS said (role)
+                 ORDER BY said.role COLLATE "C") AS said_by_hand_by
     FROM snowflake_registry.lease AS lease, snowflake_registry.status AS status
     ORDER BY lease.datacenter_id, lease.worker_id;
 COMMENT ON VIEW snowflake_registry.fleet IS
@@ -4171,6 +4249,8 @@ COMMENT ON COLUMN snowflake_registry.fleet.reserved_for IS
 COMMENT ON COLUMN snowflake_registry.fleet.note IS 'text that the administrator passed to reserve()';
 COMMENT ON COLUMN snowflake_registry.fleet.said_by_hand_at IS
     'time at which a server last reported that its configuration sets this worker ID by hand; such a worker ID is granted last';
+COMMENT ON COLUMN snowflake_registry.fleet.said_by_hand_by IS
+    'login roles of the servers that reported that their configuration sets this worker ID by hand';
 COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
     'earliest time at which another server can get the identity if the lease is not renewed; NULL if the identity is '
     'reserved or the registry is frozen';
@@ -4602,20 +4682,11 @@ BEGIN
         END IF;
     END LOOP;
 
-    -- Each row of the pool is read once, as in acquire().
     IF NOT is_holder THEN
-        IF cardinality(reserved) > 0 THEN
-            is_free := EXISTS (
-                SELECT FROM snowflake_registry.lease AS lease
-                WHERE lease.datacenter_id = call.datacenter AND lease.reserved_for = session_user
-                  AND lease.worker_id < call.worker_limit AND coalesce(lease.used_until, lease.granted_until) <= moment);
-        ELSE
-            is_free := least(registry.last_worker::bigint, worker_limit - 1) - registry.first_worker + 1 > (
-                SELECT count(*) FROM snowflake_registry.lease AS lease
-                WHERE lease.datacenter_id = call.datacenter
-                  AND lease.worker_id BETWEEN registry.first_worker AND least(registry.last_worker::bigint, call.worker_limit - 1)
-                  AND (lease.is_reserved OR coalesce(lease.used_until, lease.granted_until) > moment));
-        END IF;
+        -- A time before which no worker ID is granted was reported above.
+        SELECT chosen.reserved, coalesce(chosen.free_from <= greatest(moment, registry.nothing_before), false)
+        INTO reserved, is_free
+        FROM snowflake_registry.choose_worker(registry, moment, datacenter, worker_limit, NULL, '{}', by_hand, NULL) AS chosen;
         IF NOT is_free THEN
             RETURN QUERY SELECT 'no worker ID is free for the server',
                 format('The registry grants worker IDs %s%s.',
@@ -4623,7 +4694,7 @@ BEGIN
                             THEN format('%s to role %s', array_to_string(reserved, ', '), name)
                             ELSE format('%s to %s', registry.first_worker, registry.last_worker) END,
                        CASE WHEN worker_limit < 2147483648
-                            THEN format(', and worker IDs below %s fit the layout of the server', worker_limit) END),
+                            THEN format(', and worker IDs below %s fit the layout of the server', worker_limit) ELSE '' END),
                 CASE WHEN cardinality(reserved) > 0
                      THEN 'Wait until the lease of the role has ended, or reserve another worker ID for the role.'
                      ELSE 'Stop servers that are no longer needed, or enlarge the pool: '
@@ -4809,7 +4880,7 @@ BEGIN
         GROUP BY lease.datacenter_id ORDER BY lease.datacenter_id;
     SELECT string_agg(lease.worker_id::text, ', ' ORDER BY lease.worker_id) INTO by_hand
     FROM (SELECT worker_id FROM snowflake_registry.lease
-          WHERE said_by_hand_at IS NOT NULL AND NOT is_reserved ORDER BY worker_id LIMIT 20) AS lease;
+          WHERE said_by_hand IS NOT NULL AND NOT is_reserved ORDER BY worker_id LIMIT 20) AS lease;
     IF by_hand IS NOT NULL THEN
         RETURN NEXT '-- Servers have reported that they use these worker IDs of the pool by hand. To reserve them, call reserve(): '
             || by_hand;

@@ -247,7 +247,8 @@ COMMENT ON FUNCTION snowflake_registry.reserved_in_words(text) IS 'formats what 
 -- A worker ID that is used by hand has no floor, so no server may have had it from the registry before. The server may use it
 -- when the tokens of live servers name this call: if the registry is set back after that, it learns that the call was lost.
 CREATE FUNCTION snowflake_registry.reserve(
-    worker_id int, datacenter_id int DEFAULT 0, used_by regrole DEFAULT NULL, note text DEFAULT NULL
+    worker_id int, datacenter_id int DEFAULT 0, used_by regrole DEFAULT NULL, note text DEFAULT NULL,
+    none_by_hand boolean DEFAULT false
 )
 RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -260,6 +261,7 @@ DECLARE
     held snowflake_registry.lease;
     is_live boolean;
     servers record;
+    by_hand record;
 BEGIN
     IF coalesce(reserve.worker_id < 0 OR reserve.datacenter_id < 0, true) THEN
         RAISE EXCEPTION 'worker ID and datacenter ID must not be negative or null'
@@ -327,6 +329,19 @@ BEGIN
                count(*) FILTER (WHERE lease.reserved_for = for_role) + 1 AS reserved
         INTO servers
         FROM snowflake_registry.lease AS lease WHERE lease.datacenter_id = reserve.datacenter_id;
+        SELECT said.role, timestamptz '1970-01-01 00:00:00+00' + said.at::bigint * interval '1 microsecond' AS at INTO by_hand
+        FROM jsonb_each_text(held.said_by_hand) AS said (role, at)
+        WHERE said.role <> for_role ORDER BY said.at::bigint DESC, said.role COLLATE "C" LIMIT 1;
+        IF FOUND AND NOT coalesce(reserve.none_by_hand, false) THEN
+            RAISE EXCEPTION 'worker ID % (datacenter %) is set by hand on a server with another role', reserve.worker_id,
+                reserve.datacenter_id
+                USING ERRCODE = 'object_in_use',
+                      DETAIL = format('A server with role %s reported this at %s.', snowflake_registry.name_in_words(by_hand.role),
+                                      snowflake_registry.in_words(by_hand.at)),
+                      HINT = format('Use another worker ID. If no server, standby or program uses this one by hand: '
+                                    'SELECT snowflake_registry.reserve(%s, %s, used_by => %L, none_by_hand => true);',
+                                    reserve.worker_id, reserve.datacenter_id, quote_ident(for_role));
+        END IF;
         IF servers.leases > servers.reserved THEN
             RAISE EXCEPTION 'role % is used by several servers', snowflake_registry.name_in_words(for_role)
                 USING ERRCODE = 'object_in_use',
@@ -358,7 +373,7 @@ BEGIN
             greatest(held.granted_until, held.acquired_at, registry.nothing_before), registry) END;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.reserve(int, int, regrole, text) IS
+COMMENT ON FUNCTION snowflake_registry.reserve(int, int, regrole, text, boolean) IS
     'reserves a worker ID permanently: for use without the registry, or, if used_by is specified, for leases of this login '
     'role; returns the time from which the worker ID can be used';
 

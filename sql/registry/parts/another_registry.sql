@@ -172,7 +172,7 @@ BEGIN
         GROUP BY lease.datacenter_id ORDER BY lease.datacenter_id;
     SELECT string_agg(lease.worker_id::text, ', ' ORDER BY lease.worker_id) INTO by_hand
     FROM (SELECT worker_id FROM snowflake_registry.lease
-          WHERE said_by_hand_at IS NOT NULL AND NOT is_reserved ORDER BY worker_id LIMIT 20) AS lease;
+          WHERE said_by_hand IS NOT NULL AND NOT is_reserved ORDER BY worker_id LIMIT 20) AS lease;
     IF by_hand IS NOT NULL THEN
         RETURN NEXT '-- Servers have reported that they use these worker IDs of the pool by hand. To reserve them, call reserve(): '
             || by_hand;

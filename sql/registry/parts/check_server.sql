@@ -156,20 +156,11 @@ BEGIN
         END IF;
     END LOOP;
 
-    -- Each row of the pool is read once, as in acquire().
     IF NOT is_holder THEN
-        IF cardinality(reserved) > 0 THEN
-            is_free := EXISTS (
-                SELECT FROM snowflake_registry.lease AS lease
-                WHERE lease.datacenter_id = call.datacenter AND lease.reserved_for = session_user
-                  AND lease.worker_id < call.worker_limit AND coalesce(lease.used_until, lease.granted_until) <= moment);
-        ELSE
-            is_free := least(registry.last_worker::bigint, worker_limit - 1) - registry.first_worker + 1 > (
-                SELECT count(*) FROM snowflake_registry.lease AS lease
-                WHERE lease.datacenter_id = call.datacenter
-                  AND lease.worker_id BETWEEN registry.first_worker AND least(registry.last_worker::bigint, call.worker_limit - 1)
-                  AND (lease.is_reserved OR coalesce(lease.used_until, lease.granted_until) > moment));
-        END IF;
+        -- A time before which no worker ID is granted was reported above.
+        SELECT chosen.reserved, coalesce(chosen.free_from <= greatest(moment, registry.nothing_before), false)
+        INTO reserved, is_free
+        FROM snowflake_registry.choose_worker(registry, moment, datacenter, worker_limit, NULL, '{}', by_hand, NULL) AS chosen;
         IF NOT is_free THEN
             RETURN QUERY SELECT 'no worker ID is free for the server',
                 format('The registry grants worker IDs %s%s.',
@@ -177,7 +168,7 @@ BEGIN
                             THEN format('%s to role %s', array_to_string(reserved, ', '), name)
                             ELSE format('%s to %s', registry.first_worker, registry.last_worker) END,
                        CASE WHEN worker_limit < 2147483648
-                            THEN format(', and worker IDs below %s fit the layout of the server', worker_limit) END),
+                            THEN format(', and worker IDs below %s fit the layout of the server', worker_limit) ELSE '' END),
                 CASE WHEN cardinality(reserved) > 0
                      THEN 'Wait until the lease of the role has ended, or reserve another worker ID for the role.'
                      ELSE 'Stop servers that are no longer needed, or enlarge the pool: '

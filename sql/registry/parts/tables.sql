@@ -125,7 +125,7 @@ CREATE TABLE snowflake_registry.lease (
     is_reserved boolean NOT NULL DEFAULT false,
     reserved_for text,
     note text,
-    said_by_hand_at timestamptz,
+    said_by_hand jsonb,
     was_leased boolean NOT NULL DEFAULT false,
     used_until timestamptz,
     released_until timestamptz,
@@ -160,8 +160,9 @@ COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
 COMMENT ON COLUMN snowflake_registry.lease.reserved_for IS
     'login role to which alone a reserved identity is granted; NULL if the identity is reserved for use by hand';
 COMMENT ON COLUMN snowflake_registry.lease.note IS 'text that the administrator passed to reserve()';
-COMMENT ON COLUMN snowflake_registry.lease.said_by_hand_at IS
-    'time at which a server last reported that its configuration sets this worker ID by hand; such a worker ID is granted last';
+COMMENT ON COLUMN snowflake_registry.lease.said_by_hand IS
+    'login roles of servers that reported that their configuration sets this worker ID by hand, each with the last time in '
+    'microseconds; such a worker ID is granted last';
 COMMENT ON COLUMN snowflake_registry.lease.was_leased IS
     'true if a registry that this registry replaced has leased the identity';
 COMMENT ON COLUMN snowflake_registry.lease.used_until IS

@@ -108,12 +108,16 @@ CREATE VIEW snowflake_registry.fleet AS
            lease.node_name, lease.host, lease.port, lease.layout, lease.version, lease.protocol,
            lease.acquired_at, lease.renewed_at, lease.granted_from, lease.granted_until,
            greatest(coalesce(lease.used_until, lease.granted_until) - statement_timestamp(), interval '0') AS time_left,
-           lease.clock_offset, lease.grant_count, lease.role, lease.reserved_for, lease.note, lease.said_by_hand_at,
+           lease.clock_offset, lease.grant_count, lease.role, lease.reserved_for, lease.note,
+           (SELECT max(timestamptz '1970-01-01 00:00:00+00' + said.at::bigint * interval '1 microsecond')
+            FROM jsonb_each_text(lease.said_by_hand) AS said (role, at)) AS said_by_hand_at,
            CASE WHEN (NOT lease.is_reserved OR lease.reserved_for IS NOT NULL) AND status.frozen_until IS NULL
                 THEN greatest(CASE WHEN lease.used_until IS NULL THEN lease.granted_until
                                    ELSE greatest(lease.used_until, lease.granted_until - status.lease) END,
                               status.quarantine_until) END AS free_from,
-           status.quarantine_until, status.synchronous, status.waits_for_standbys
+           status.quarantine_until, status.synchronous, status.waits_for_standbys,
+           ARRAY(SELECT said.role FROM jsonb_object_keys(lease.said_by_hand) AS said (role)
+                 ORDER BY said.role COLLATE "C") AS said_by_hand_by
     FROM snowflake_registry.lease AS lease, snowflake_registry.status AS status
     ORDER BY lease.datacenter_id, lease.worker_id;
 COMMENT ON VIEW snowflake_registry.fleet IS
@@ -150,6 +154,8 @@ COMMENT ON COLUMN snowflake_registry.fleet.reserved_for IS
 COMMENT ON COLUMN snowflake_registry.fleet.note IS 'text that the administrator passed to reserve()';
 COMMENT ON COLUMN snowflake_registry.fleet.said_by_hand_at IS
     'time at which a server last reported that its configuration sets this worker ID by hand; such a worker ID is granted last';
+COMMENT ON COLUMN snowflake_registry.fleet.said_by_hand_by IS
+    'login roles of the servers that reported that their configuration sets this worker ID by hand';
 COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
     'earliest time at which another server can get the identity if the lease is not renewed; NULL if the identity is '
     'reserved or the registry is frozen';

@@ -227,7 +227,8 @@ impl StandIn {
         {
             return Err(Fault::WrongState);
         }
-        if used_by.is_some() && !row.is_reserved && leases > reserved + 1 {
+        let is_by_others = row.said_by_hand_us.keys().any(|role| Some(role) != used_by);
+        if used_by.is_some() && !row.is_reserved && (is_by_others || leases > reserved + 1) {
             return Err(Fault::InUse);
         }
         let is_new = !row.is_reserved;

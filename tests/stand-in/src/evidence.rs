@@ -1,5 +1,7 @@
 //! Signed tokens. A caller of the stand-in can only present tokens that it was given, so there are no signatures.
 
+use std::collections::BTreeMap;
+
 use snowflake_id_core::Identity;
 use uuid::Uuid;
 
@@ -259,7 +261,7 @@ impl LeaseRow {
             grant_count: 0,
             is_reserved: false,
             reserved_for: None,
-            said_by_hand_at_us: None,
+            said_by_hand_us: BTreeMap::new(),
             used_until_us: None,
             released_until_us: None,
         }

@@ -15,7 +15,9 @@ const MOST_CLOCK_DIFFERENCE_US: i64 = 60_000_000;
 pub(crate) const LONGEST_US: i64 = (24 * 60 + 1) * 60_000_000;
 const HOUR_US: i64 = 3_600_000_000;
 /// How many rows a role can add without a lease.
-const MOST_HANDS_OF_A_ROLE: usize = 1000;
+const MOST_ROWS_OF_A_ROLE: usize = 64;
+/// How many identities a role can say to be used by hand: those that it named last.
+const MOST_HANDS_OF_A_ROLE: usize = 8;
 
 impl StandIn {
     pub(crate) fn protocol_mismatch(&self, caller: &Caller) -> Option<Outcome> {
@@ -113,24 +115,34 @@ impl StandIn {
         let (floor_us, last_datacenter) =
             (settings.nothing_before_us.min(moment_us), settings.last_datacenter);
         let of_role = |row: &&LeaseRow| row.role.as_ref() == Some(&caller.role) && row.grant_count == 0;
-        let has_room = self.tables.leases.values().filter(of_role).count() < MOST_HANDS_OF_A_ROLE;
+        let has_room = self.tables.leases.values().filter(of_role).count() < MOST_ROWS_OF_A_ROLE;
+        if needs.datacenter > last_datacenter || caller.by_hand.is_empty() {
+            return;
+        }
         for worker in caller.by_hand.iter().copied() {
             let identity = Identity { datacenter: needs.datacenter, worker };
-            if needs.datacenter > last_datacenter {
-                continue;
-            }
             if let Some(row) = self.tables.leases.get_mut(&identity) {
-                if row.said_by_hand_at_us.is_none_or(|at_us| at_us < moment_us - HOUR_US) {
-                    row.said_by_hand_at_us = Some(moment_us);
+                let said_us = row.said_by_hand_us.get(&caller.role);
+                if said_us.is_none_or(|at_us| *at_us < moment_us - HOUR_US) {
+                    row.said_by_hand_us.insert(caller.role.clone(), moment_us);
                 }
             } else if has_room && (first..=last).contains(&worker) {
                 let row = LeaseRow {
                     role: Some(caller.role.clone()),
-                    said_by_hand_at_us: Some(moment_us),
+                    said_by_hand_us: [(caller.role.clone(), moment_us)].into(),
                     ..LeaseRow::unheld(floor_us, floor_us, moment_us)
                 };
                 self.tables.leases.insert(identity, row);
             }
+        }
+        let said = self.tables.leases.iter_mut().filter_map(|(identity, row)| {
+            let said_us = *row.said_by_hand_us.get(&caller.role)?;
+            Some((Reverse(said_us), *identity, row))
+        });
+        let mut said: Vec<_> = said.collect();
+        said.sort_by_key(|(said_us, identity, _)| (*said_us, identity.datacenter, identity.worker));
+        for (.., row) in said.into_iter().skip(MOST_HANDS_OF_A_ROLE) {
+            row.said_by_hand_us.remove(&caller.role);
         }
     }
 
@@ -163,7 +175,7 @@ impl StandIn {
         let known = known.map(|(identity, row)| {
             let is_its_own = row.node_name.is_some() && row.node_name == caller.node_name;
             let renewed_us = is_its_own.then_some(row.renewed_at_us);
-            (identity.worker, self.free_from_us(row), row.said_by_hand_at_us.is_some(), renewed_us)
+            (identity.worker, self.free_from_us(row), !row.said_by_hand_us.is_empty(), renewed_us)
         });
         // A limit of 0 leaves none.
         let never_given = (lowest..=highest.min(needs.worker_limit.saturating_sub(1)))
@@ -200,7 +212,7 @@ impl StandIn {
             grant_count: before.map_or(0, |row| row.grant_count) + 1,
             is_reserved: before.is_some_and(|row| row.is_reserved),
             reserved_for: before.and_then(|row| row.reserved_for.clone()),
-            said_by_hand_at_us: before.and_then(|row| row.said_by_hand_at_us),
+            said_by_hand_us: before.map(|row| row.said_by_hand_us.clone()).unwrap_or_default(),
             released_until_us: before.and_then(|row| row.released_until_us),
             ..LeaseRow::unheld(from_us, until_us, moment_us)
         };

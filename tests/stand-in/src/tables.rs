@@ -76,7 +76,8 @@ pub struct LeaseRow {
     pub grant_count: u64,
     pub is_reserved: bool,
     pub reserved_for: Option<String>,
-    pub said_by_hand_at_us: Option<i64>,
+    /// The roles that said so, and when each last did.
+    pub said_by_hand_us: BTreeMap<String, i64>,
     pub used_until_us: Option<i64>,
     pub released_until_us: Option<i64>,
 }

@@ -25,7 +25,9 @@ pub const DUMP: &str = "
                 lockstep.us(granted_until), 'id', coalesce(lease_id::text, '-'), 'nonce', coalesce(nonce::text, '-'),
                 'node', coalesce(node_name, '-'), 'role', coalesce(role, '-'), 'protocol', protocol, 'acquired', lockstep.us(acquired_at), 'renewed',
                 lockstep.us(renewed_at), is_renewed, 'grants', grant_count, 'reserved', is_reserved,
-                coalesce(reserved_for, '-'), 'by_hand', lockstep.us(said_by_hand_at), 'used',
+                coalesce(reserved_for, '-'), 'by_hand', coalesce((
+                    SELECT string_agg(said.role || '=' || said.at, ',' ORDER BY said.role)
+                    FROM jsonb_each_text(said_by_hand) AS said (role, at)), '-'), 'used',
                 lockstep.us(used_until), 'released', lockstep.us(released_until))
             FROM snowflake_registry.lease
             UNION ALL
@@ -114,6 +116,7 @@ pub fn lines(tables: &Tables) -> Vec<String> {
         requests.join(",")
     )];
     lines.extend(tables.leases.iter().map(|(identity, row)| {
+        let said: Vec<_> = row.said_by_hand_us.iter().map(|(role, at_us)| format!("{role}={at_us}")).collect();
         format!(
             "lease {}/{} {} {} id {} nonce {} node {} role {} protocol {} acquired {} renewed {} {} grants {} \
              reserved {} {} by_hand {} used {} released {}",
@@ -132,7 +135,7 @@ pub fn lines(tables: &Tables) -> Vec<String> {
             row.grant_count,
             t(row.is_reserved),
             or_none(row.reserved_for.as_ref()),
-            us(row.said_by_hand_at_us),
+            or_none((!said.is_empty()).then(|| said.join(","))),
             us(row.used_until_us),
             us(row.released_until_us)
         )

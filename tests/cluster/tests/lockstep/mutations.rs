@@ -21,7 +21,7 @@ const fn mutation(name: &'static str, from: &'static str, to: &'static str) -> M
     Mutation { name, from, to }
 }
 
-pub const MUTATIONS: [Mutation; 46] = [
+pub const MUTATIONS: [Mutation; 47] = [
     mutation(CONTROL, "RETURN (1, 1);", "RETURN (1, 1);"),
     mutation(
         "quarantine-keeps-nonces",
@@ -127,6 +127,11 @@ pub const MUTATIONS: [Mutation; 46] = [
         "IF false THEN",
     ),
     mutation("by-hand-is-not-last", "             candidate.is_by_hand,\n", ""),
+    mutation(
+        "reserves-ids-by-hand",
+        "IF FOUND AND NOT coalesce(reserve.none_by_hand, false) THEN",
+        "IF false THEN",
+    ),
     mutation(
         "renews-for-any-role",
         "ELSIF held.is_reserved AND held.reserved_for IS DISTINCT FROM session_user AND registry.frozen_until IS NULL THEN",

@@ -400,6 +400,13 @@ fn worker_ids_of_others() {
     );
     assert_eq!(problems(&mut client, "s1", "{\"by_hand\": [700]}"), []);
     problem(&mut client, "s1", "{\"worker_limit\": 513}", "no worker ID is free for the server");
+    // The one that the configuration sets is the one that the server would get.
+    problem(
+        &mut client,
+        "s1",
+        "{\"by_hand\": [700], \"worker_limit\": 600}",
+        "no worker ID is free for the server",
+    );
     acquire(&mut client, "s1");
     // A holder needs no other worker ID. Others find none.
     add_server(&mut client, "s2", "");

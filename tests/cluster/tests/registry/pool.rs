@@ -191,7 +191,7 @@ fn worker_ids_of_a_role() {
     // Worker ID 0 is leased by s1.
     let (code, said) = failure(&mut client, "SELECT snowflake_registry.reserve(0, used_by => 's0')");
     assert_eq!(code, "55006", "{said}");
-    administer(&mut client, "reserve(0, used_by => 's1')");
+    administer(&mut client, "reserve(0, used_by => 's1', none_by_hand => true)");
     for call in ["reserve(0, used_by => 's0')", "reserve(0)", "reserve(7)", "reserve(7, used_by => 's1')"] {
         let (code, said) = failure(&mut client, &format!("SELECT snowflake_registry.{call}"));
         assert_eq!(code, "55000", "{said}");
@@ -261,6 +261,33 @@ fn worker_ids_by_hand_come_last() {
     assert_eq!(worker(&mut s1, "[]"), "1");
 }
 
+/// What a server uses by hand is not reserved for another one by mistake, and a lie does not prevent it.
+#[test]
+fn worker_ids_by_hand_are_not_reserved_for_others() {
+    let (_cluster, mut client, [mut s0, _]) = with_two_roles(9);
+    worker(&mut s0, "[5, 6]");
+    let (code, said) = failure(&mut client, "SELECT snowflake_registry.reserve(5, used_by => 's1')");
+    assert_eq!(code, "55006", "{said}");
+    assert!(said.contains("with role \"s0\" reported this at 20"), "{said}");
+    let hint = said.split_once("by hand: ").unwrap().1.trim_end_matches(';');
+    client.run(hint);
+    administer(&mut client, "reserve(5, used_by => 's1')");
+    administer(&mut client, "reserve(6, used_by => 's0')");
+}
+
+/// The answer to a request that is repeated, because the first one was lost, says the same.
+#[test]
+fn a_repeated_answer_names_what_is_set_by_hand() {
+    let (_cluster, mut client, _) = with_two_roles(9);
+    let request = Member::new().request_of_an_identity(1024, &[]);
+    let call = format!(
+        "SELECT detail FROM snowflake_registry.acquire({request} || '{{\"facts\": {{\"by_hand\": [7]}}}}')"
+    );
+    let first: String = single(&mut client, &call);
+    assert!(first.starts_with("worker ID 0 was granted, and the configuration"), "{first}");
+    assert_eq!(single::<String>(&mut client, &call), first);
+}
+
 /// A hostile caller adds few rows, and none that matter.
 #[test]
 fn a_caller_that_says_much_by_hand() {
@@ -268,20 +295,27 @@ fn a_caller_that_says_much_by_hand() {
     for by_hand in ["[1.5, -1, 99999999999, \"7\", null, {}, [3], true]", "7", "{\"a\": 1}"] {
         worker(&mut s0, by_hand);
     }
-    let said = "SELECT count(*) FROM snowflake_registry.lease WHERE said_by_hand_at IS NOT NULL";
+    let said = "SELECT count(*) FROM snowflake_registry.lease WHERE said_by_hand IS NOT NULL";
     assert_eq!(single::<i64>(&mut client, said), 0);
+    // The truth is heard, and it stays when others say the same, and then something else.
+    assert_eq!(worker(&mut s1, "[50]"), "3");
+    worker(&mut s0, "[50]");
     worker(&mut s0, "[100, 101, 102, 103, 104, 105, 106, 107, 108, 108]");
-    assert_eq!(single::<i64>(&mut client, said), 8);
+    assert_eq!(single::<i64>(&mut client, said), 9);
+    let by = "SELECT said_by_hand_by FROM snowflake_registry.fleet WHERE worker_id = 50";
+    assert_eq!(single::<Vec<String>>(&mut client, by), ["s1"]);
     let request = Member::new().request_of_an_identity(0, &[]);
     s0.run(&format!(
         "SELECT snowflake_registry.acquire({request} || jsonb_build_object('facts', jsonb_build_object('by_hand',
              (SELECT jsonb_agg(n) FROM generate_series(8 * i, 8 * i + 7) AS n))))
          FROM generate_series(1000, 1200) AS i"
     ));
-    let rows: i64 = single(&mut client, said);
-    assert!((1_000..=1_007).contains(&rows), "{rows}");
-    assert_eq!(worker(&mut s1, "[50]"), "4", "others are still heard");
-    assert_eq!(single::<i64>(&mut client, said), rows + 1);
+    assert_eq!(single::<i64>(&mut client, said), 9, "eight of each role");
+    let rows: i64 =
+        single(&mut client, "SELECT count(*) FROM snowflake_registry.lease WHERE grant_count = 0");
+    assert!((64..=72).contains(&rows), "{rows}");
+    assert_eq!(worker(&mut s1, "[51]"), "6", "others are still heard");
+    assert_eq!(single::<i64>(&mut client, said), 10);
 }
 
 /// What an administrator stated is evidence: a registry that is set back to before the call learns of it from any server.
