@@ -4676,9 +4676,7 @@ BEGIN
                 CASE WHEN known.was_granted
                      THEN 'Set another worker ID by hand, one outside the pool that was never leased, or none.'
                      ELSE format('If the worker ID stays set by hand: SELECT snowflake_registry.reserve(%s, %s);', hand,
-                                 datacenter) END
-                || format(' If only role %s uses the registry with it: SELECT snowflake_registry.reserve(%s, %s, used_by => %L);',
-                          name, hand, datacenter, name);
+                                 datacenter) END;
         END IF;
     END LOOP;
 
