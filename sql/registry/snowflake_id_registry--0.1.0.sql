@@ -178,6 +178,7 @@ CREATE TABLE snowflake_registry.lease (
     layout text,
     version text,
     protocol int NOT NULL DEFAULT 1,
+    worker_limit bigint,
     clock_offset interval,
     -- The names of roles are stored as text, so that a dump can be restored where the roles do not exist.
     role text,
@@ -215,6 +216,8 @@ COMMENT ON COLUMN snowflake_registry.lease.role IS
     'login role of the holder, or, if the identity was never granted, of the server that reported it as used by hand';
 COMMENT ON COLUMN snowflake_registry.lease.protocol IS
     'protocol of the last request of the holder that was granted';
+COMMENT ON COLUMN snowflake_registry.lease.worker_limit IS
+    'number of worker IDs in the layout of the last holder; NULL if the identity was never granted';
 COMMENT ON COLUMN snowflake_registry.lease.is_renewed IS
     'true if the lease may have been renewed since the identity was granted: the holder has then received the grant';
 COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'number of times that the identity was granted';
@@ -1984,18 +1987,19 @@ BEGIN
     WHERE lease.datacenter_id = needs.datacenter AND lease.worker_id = free.worker_id;
     INSERT INTO snowflake_registry.lease AS lease (
         datacenter_id, worker_id, granted_from, granted_until, lease_id, nonce, node_name, host, port, layout,
-        version, protocol, clock_offset, role, acquired_at, renewed_at, is_renewed, grant_count
+        version, protocol, worker_limit, clock_offset, role, acquired_at, renewed_at, is_renewed, grant_count
     )
     VALUES (
         needs.datacenter, free.worker_id, free.free_from, moment + registry.lease, call.lease_id,
         call.nonce, said.node_name, said.host, said.port, said.layout, said.version, begun.protocol,
-        said.clock_offset, session_user, moment, moment, false, 1
+        needs.worker_limit, said.clock_offset, session_user, moment, moment, false, 1
     )
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE
     SET granted_from = excluded.granted_from, granted_until = excluded.granted_until,
         lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
         host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
-        protocol = excluded.protocol, clock_offset = excluded.clock_offset, role = excluded.role, acquired_at = excluded.acquired_at,
+        protocol = excluded.protocol, worker_limit = excluded.worker_limit, clock_offset = excluded.clock_offset,
+        role = excluded.role, acquired_at = excluded.acquired_at,
         renewed_at = excluded.renewed_at, is_renewed = false, grant_count = lease.grant_count + 1, used_until = NULL,
         unsigned_since = NULL;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
@@ -2166,6 +2170,20 @@ BEGIN
                               ELSE lease.unsigned_since END
     WHERE lease.lease_id = call.lease_id
     RETURNING lease.* INTO held;
+    -- A server that returns may have used its spare. Callers can name any worker IDs, so nothing waits for a row.
+    IF cardinality(said.by_hand) > 0 THEN
+        UPDATE snowflake_registry.lease AS lease
+        SET said_by_hand = coalesce(lease.said_by_hand, '{}')
+                           || jsonb_build_object(session_user, snowflake_registry.microseconds(moment))
+        FROM (SELECT known.datacenter_id, known.worker_id
+              FROM snowflake_registry.lease AS known
+              WHERE known.datacenter_id = held.datacenter_id AND known.worker_id = ANY (said.by_hand)
+                AND known.is_reserved AND known.reserved_for IS NULL
+                AND coalesce((known.said_by_hand ->> session_user::text)::bigint, 0)
+                    < snowflake_registry.microseconds(moment - interval '1 hour')
+              FOR UPDATE SKIP LOCKED) AS spare
+        WHERE lease.datacenter_id = spare.datacenter_id AND lease.worker_id = spare.worker_id;
+    END IF;
     answer.outcome := 'granted';
     IF isfinite(registry.frozen_until) THEN
         answer.detail := format('the registry is frozen, and extends no lease beyond %s',
@@ -4389,26 +4407,30 @@ COMMENT ON FUNCTION snowflake_registry.check_role(text) IS
     'raises an error if a role exists that is not the login role of a server';
 
 -- Only the worker IDs of the pool are known not to be used by hand. Servers get the lowest ones. A worker ID with a row was
--- granted, is reserved, or is used by hand.
-CREATE FUNCTION snowflake_registry.free_spare(datacenter_id int) RETURNS int
+-- granted, is reserved, or is used by hand. The pool may exceed the layouts of the servers: worker IDs of the default layout
+-- come first.
+CREATE FUNCTION snowflake_registry.free_spare(datacenter_id int, worker_limit bigint) RETURNS int
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     RETURN (
-        SELECT max(candidate.worker_id)
+        SELECT candidate.worker_id
         FROM snowflake_registry.status AS status,
              LATERAL (
-                 SELECT status.last_worker
-                 UNION SELECT known.worker_id - 1
+                 SELECT status.last_worker::bigint
+                 UNION VALUES (free_spare.worker_limit - 1), (1023)
+                 UNION SELECT known.worker_id::bigint - 1
                  FROM snowflake_registry.fleet AS known WHERE known.datacenter_id = free_spare.datacenter_id
              ) AS candidate (worker_id)
         WHERE candidate.worker_id BETWEEN status.first_worker AND status.last_worker
+          AND candidate.worker_id < free_spare.worker_limit
           AND NOT EXISTS (SELECT FROM snowflake_registry.fleet AS known
                           WHERE known.datacenter_id = free_spare.datacenter_id AND known.worker_id = candidate.worker_id)
+        ORDER BY candidate.worker_id < 1024 DESC, candidate.worker_id DESC LIMIT 1
     );
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.free_spare(int) IS
+COMMENT ON FUNCTION snowflake_registry.free_spare(int, bigint) IS
     'worker ID that add_server() reserves for use without the registry; NULL if there is none';
 
 -- The function has the privileges of the caller, who must be allowed to create roles.
@@ -4424,7 +4446,9 @@ DECLARE
     idle numeric;
     timeout CONSTANT text := current_setting('lock_timeout');
     setting text[];
+    worker_limit bigint;
     spare int;
+    former text;
     no_spare text;
     usable_from timestamptz;
 BEGIN
@@ -4474,13 +4498,21 @@ BEGIN
         EXECUTE format('ALTER ROLE %I SET %I = %L', add_server.name, setting[1], setting[2]);
     END LOOP;
 
-    -- A spare that the server has used is used up.
-    SELECT known.worker_id INTO spare
+    -- A spare that the server has used is used up. The layout of the server is known from its last lease.
+    SELECT lease.worker_limit INTO worker_limit
+    FROM snowflake_registry.lease AS lease
+    WHERE lease.role = add_server.name AND lease.datacenter_id = add_server.datacenter_id AND lease.worker_limit IS NOT NULL
+    ORDER BY lease.renewed_at DESC LIMIT 1;
+    worker_limit := coalesce(worker_limit, 2147483648);
+    SELECT (array_agg(known.worker_id ORDER BY known.acquired_at DESC) FILTER (
+                WHERE known.said_by_hand_at IS NULL AND known.worker_id < worker_limit))[1],
+           string_agg(known.worker_id::text, ', ' ORDER BY known.worker_id) FILTER (
+               WHERE known.said_by_hand_at IS NOT NULL)
+    INTO spare, former
     FROM snowflake_registry.fleet AS known
     WHERE known.note = spare_note AND known.datacenter_id = add_server.datacenter_id AND known.state = 'reserved'
-      AND known.reserved_for IS NULL AND known.said_by_hand_at IS NULL
-    ORDER BY known.acquired_at DESC LIMIT 1;
-    spare := coalesce(spare, snowflake_registry.free_spare(add_server.datacenter_id));
+      AND known.reserved_for IS NULL;
+    spare := coalesce(spare, snowflake_registry.free_spare(add_server.datacenter_id, worker_limit));
     IF spare IS NULL THEN
         no_spare := 'the registry has no pool yet, or no worker ID of the pool is left';
     ELSE
@@ -4508,6 +4540,9 @@ BEGIN
     RETURN NEXT '-- On the server, in psql, as a superuser. Repeat both lines on each standby of the server.';
     RETURN NEXT format('ALTER SYSTEM SET snowflake_id.registry = %L;', connection);
     RETURN NEXT 'SELECT pg_reload_conf();';
+    IF former IS NOT NULL THEN
+        RETURN NEXT format('-- Used up as spares, never to be used by hand again: %s.', former);
+    END IF;
     IF no_spare IS NOT NULL THEN
         RETURN NEXT format('-- No spare worker ID was reserved: %s. Call add_server() again later.',
                            snowflake_registry.printable(no_spare));

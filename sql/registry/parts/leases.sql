@@ -288,18 +288,19 @@ BEGIN
     WHERE lease.datacenter_id = needs.datacenter AND lease.worker_id = free.worker_id;
     INSERT INTO snowflake_registry.lease AS lease (
         datacenter_id, worker_id, granted_from, granted_until, lease_id, nonce, node_name, host, port, layout,
-        version, protocol, clock_offset, role, acquired_at, renewed_at, is_renewed, grant_count
+        version, protocol, worker_limit, clock_offset, role, acquired_at, renewed_at, is_renewed, grant_count
     )
     VALUES (
         needs.datacenter, free.worker_id, free.free_from, moment + registry.lease, call.lease_id,
         call.nonce, said.node_name, said.host, said.port, said.layout, said.version, begun.protocol,
-        said.clock_offset, session_user, moment, moment, false, 1
+        needs.worker_limit, said.clock_offset, session_user, moment, moment, false, 1
     )
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE
     SET granted_from = excluded.granted_from, granted_until = excluded.granted_until,
         lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
         host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
-        protocol = excluded.protocol, clock_offset = excluded.clock_offset, role = excluded.role, acquired_at = excluded.acquired_at,
+        protocol = excluded.protocol, worker_limit = excluded.worker_limit, clock_offset = excluded.clock_offset,
+        role = excluded.role, acquired_at = excluded.acquired_at,
         renewed_at = excluded.renewed_at, is_renewed = false, grant_count = lease.grant_count + 1, used_until = NULL,
         unsigned_since = NULL;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
@@ -470,6 +471,20 @@ BEGIN
                               ELSE lease.unsigned_since END
     WHERE lease.lease_id = call.lease_id
     RETURNING lease.* INTO held;
+    -- A server that returns may have used its spare. Callers can name any worker IDs, so nothing waits for a row.
+    IF cardinality(said.by_hand) > 0 THEN
+        UPDATE snowflake_registry.lease AS lease
+        SET said_by_hand = coalesce(lease.said_by_hand, '{}')
+                           || jsonb_build_object(session_user, snowflake_registry.microseconds(moment))
+        FROM (SELECT known.datacenter_id, known.worker_id
+              FROM snowflake_registry.lease AS known
+              WHERE known.datacenter_id = held.datacenter_id AND known.worker_id = ANY (said.by_hand)
+                AND known.is_reserved AND known.reserved_for IS NULL
+                AND coalesce((known.said_by_hand ->> session_user::text)::bigint, 0)
+                    < snowflake_registry.microseconds(moment - interval '1 hour')
+              FOR UPDATE SKIP LOCKED) AS spare
+        WHERE lease.datacenter_id = spare.datacenter_id AND lease.worker_id = spare.worker_id;
+    END IF;
     answer.outcome := 'granted';
     IF isfinite(registry.frozen_until) THEN
         answer.detail := format('the registry is frozen, and extends no lease beyond %s',

@@ -52,26 +52,30 @@ COMMENT ON FUNCTION snowflake_registry.check_role(text) IS
     'raises an error if a role exists that is not the login role of a server';
 
 -- Only the worker IDs of the pool are known not to be used by hand. Servers get the lowest ones. A worker ID with a row was
--- granted, is reserved, or is used by hand.
-CREATE FUNCTION snowflake_registry.free_spare(datacenter_id int) RETURNS int
+-- granted, is reserved, or is used by hand. The pool may exceed the layouts of the servers: worker IDs of the default layout
+-- come first.
+CREATE FUNCTION snowflake_registry.free_spare(datacenter_id int, worker_limit bigint) RETURNS int
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     RETURN (
-        SELECT max(candidate.worker_id)
+        SELECT candidate.worker_id
         FROM snowflake_registry.status AS status,
              LATERAL (
-                 SELECT status.last_worker
-                 UNION SELECT known.worker_id - 1
+                 SELECT status.last_worker::bigint
+                 UNION VALUES (free_spare.worker_limit - 1), (1023)
+                 UNION SELECT known.worker_id::bigint - 1
                  FROM snowflake_registry.fleet AS known WHERE known.datacenter_id = free_spare.datacenter_id
              ) AS candidate (worker_id)
         WHERE candidate.worker_id BETWEEN status.first_worker AND status.last_worker
+          AND candidate.worker_id < free_spare.worker_limit
           AND NOT EXISTS (SELECT FROM snowflake_registry.fleet AS known
                           WHERE known.datacenter_id = free_spare.datacenter_id AND known.worker_id = candidate.worker_id)
+        ORDER BY candidate.worker_id < 1024 DESC, candidate.worker_id DESC LIMIT 1
     );
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.free_spare(int) IS
+COMMENT ON FUNCTION snowflake_registry.free_spare(int, bigint) IS
     'worker ID that add_server() reserves for use without the registry; NULL if there is none';
 
 -- The function has the privileges of the caller, who must be allowed to create roles.
@@ -87,7 +91,9 @@ DECLARE
     idle numeric;
     timeout CONSTANT text := current_setting('lock_timeout');
     setting text[];
+    worker_limit bigint;
     spare int;
+    former text;
     no_spare text;
     usable_from timestamptz;
 BEGIN
@@ -137,13 +143,21 @@ BEGIN
         EXECUTE format('ALTER ROLE %I SET %I = %L', add_server.name, setting[1], setting[2]);
     END LOOP;
 
-    -- A spare that the server has used is used up.
-    SELECT known.worker_id INTO spare
+    -- A spare that the server has used is used up. The layout of the server is known from its last lease.
+    SELECT lease.worker_limit INTO worker_limit
+    FROM snowflake_registry.lease AS lease
+    WHERE lease.role = add_server.name AND lease.datacenter_id = add_server.datacenter_id AND lease.worker_limit IS NOT NULL
+    ORDER BY lease.renewed_at DESC LIMIT 1;
+    worker_limit := coalesce(worker_limit, 2147483648);
+    SELECT (array_agg(known.worker_id ORDER BY known.acquired_at DESC) FILTER (
+                WHERE known.said_by_hand_at IS NULL AND known.worker_id < worker_limit))[1],
+           string_agg(known.worker_id::text, ', ' ORDER BY known.worker_id) FILTER (
+               WHERE known.said_by_hand_at IS NOT NULL)
+    INTO spare, former
     FROM snowflake_registry.fleet AS known
     WHERE known.note = spare_note AND known.datacenter_id = add_server.datacenter_id AND known.state = 'reserved'
-      AND known.reserved_for IS NULL AND known.said_by_hand_at IS NULL
-    ORDER BY known.acquired_at DESC LIMIT 1;
-    spare := coalesce(spare, snowflake_registry.free_spare(add_server.datacenter_id));
+      AND known.reserved_for IS NULL;
+    spare := coalesce(spare, snowflake_registry.free_spare(add_server.datacenter_id, worker_limit));
     IF spare IS NULL THEN
         no_spare := 'the registry has no pool yet, or no worker ID of the pool is left';
     ELSE
@@ -171,6 +185,9 @@ BEGIN
     RETURN NEXT '-- On the server, in psql, as a superuser. Repeat both lines on each standby of the server.';
     RETURN NEXT format('ALTER SYSTEM SET snowflake_id.registry = %L;', connection);
     RETURN NEXT 'SELECT pg_reload_conf();';
+    IF former IS NOT NULL THEN
+        RETURN NEXT format('-- Used up as spares, never to be used by hand again: %s.', former);
+    END IF;
     IF no_spare IS NOT NULL THEN
         RETURN NEXT format('-- No spare worker ID was reserved: %s. Call add_server() again later.',
                            snowflake_registry.printable(no_spare));

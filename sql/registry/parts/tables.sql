@@ -115,6 +115,7 @@ CREATE TABLE snowflake_registry.lease (
     layout text,
     version text,
     protocol int NOT NULL DEFAULT 1,
+    worker_limit bigint,
     clock_offset interval,
     -- The names of roles are stored as text, so that a dump can be restored where the roles do not exist.
     role text,
@@ -152,6 +153,8 @@ COMMENT ON COLUMN snowflake_registry.lease.role IS
     'login role of the holder, or, if the identity was never granted, of the server that reported it as used by hand';
 COMMENT ON COLUMN snowflake_registry.lease.protocol IS
     'protocol of the last request of the holder that was granted';
+COMMENT ON COLUMN snowflake_registry.lease.worker_limit IS
+    'number of worker IDs in the layout of the last holder; NULL if the identity was never granted';
 COMMENT ON COLUMN snowflake_registry.lease.is_renewed IS
     'true if the lease may have been renewed since the identity was granted: the holder has then received the grant';
 COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'number of times that the identity was granted';

@@ -122,10 +122,7 @@ impl StandIn {
         for worker in caller.by_hand.iter().copied() {
             let identity = Identity { datacenter: needs.datacenter, worker };
             if let Some(row) = self.tables.leases.get_mut(&identity) {
-                let said_us = row.said_by_hand_us.get(&caller.role);
-                if said_us.is_none_or(|at_us| *at_us < moment_us - HOUR_US) {
-                    row.said_by_hand_us.insert(caller.role.clone(), moment_us);
-                }
+                row.note_by_hand(&caller.role, moment_us);
             } else if has_room && (first..=last).contains(&worker) {
                 let row = LeaseRow {
                     role: Some(caller.role.clone()),
@@ -271,8 +268,20 @@ impl StandIn {
             row.renewed_at_us = moment_us;
             row.is_renewed = true;
             answer.grant(identity, row);
+            self.note_used_spares(caller, identity.datacenter);
         }
         answer
+    }
+
+    /// Records which identities that are reserved for use by hand were used.
+    fn note_used_spares(&mut self, caller: &Caller, datacenter: u32) {
+        let moment_us = self.clock.now_us;
+        for worker in caller.by_hand.iter().copied() {
+            let row = self.tables.leases.get_mut(&Identity { datacenter, worker });
+            if let Some(row) = row.filter(|row| row.is_reserved && row.reserved_for.is_none()) {
+                row.note_by_hand(&caller.role, moment_us);
+            }
+        }
     }
 
     pub(crate) fn release(
@@ -320,6 +329,13 @@ impl LeaseRow {
     /// Whether a server holds the identity.
     pub(crate) fn is_live(&self, moment_us: i64) -> bool {
         self.lease_id.is_some() && self.used_until_us.is_none() && self.until_us > moment_us
+    }
+
+    /// Records a report that the identity is used by hand, at most once an hour.
+    fn note_by_hand(&mut self, role: &str, moment_us: i64) {
+        if self.said_by_hand_us.get(role).is_none_or(|at_us| *at_us < moment_us - HOUR_US) {
+            self.said_by_hand_us.insert(role.into(), moment_us);
+        }
     }
 
     /// Whether the identity is reserved, and not for this role.

@@ -21,7 +21,7 @@ const fn mutation(name: &'static str, from: &'static str, to: &'static str) -> M
     Mutation { name, from, to }
 }
 
-pub const MUTATIONS: [Mutation; 47] = [
+pub const MUTATIONS: [Mutation; 48] = [
     mutation(CONTROL, "RETURN (1, 1);", "RETURN (1, 1);"),
     mutation(
         "quarantine-keeps-nonces",
@@ -127,6 +127,7 @@ pub const MUTATIONS: [Mutation; 47] = [
         "IF false THEN",
     ),
     mutation("by-hand-is-not-last", "             candidate.is_by_hand,\n", ""),
+    mutation("renewals-ignore-spares", "jsonb_build_object(session_user,", "jsonb_build_object('other',"),
     mutation(
         "reserves-ids-by-hand",
         "IF FOUND AND NOT coalesce(reserve.none_by_hand, false) THEN",

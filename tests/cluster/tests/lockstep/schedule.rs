@@ -694,7 +694,13 @@ impl Schedule<'_, '_> {
 
     fn renewal(&mut self, at: usize, holder: &Holder) -> Option<Sent> {
         let ids = holder.held?;
-        let (caller, texts) = self.caller(at, &holder.tokens);
+        let (mut caller, texts) = self.caller(at, &holder.tokens);
+        let leases = self.compared.stand_in.tables.leases.iter();
+        let spares = leases.filter(|(_, row)| row.is_reserved && row.reserved_for.is_none());
+        let spares: Vec<u32> = spares.map(|(identity, _)| identity.worker).collect();
+        if !spares.is_empty() && self.random.once_in(2) {
+            caller.by_hand.push(*self.random.one_of(&spares));
+        }
         Some(Sent { call: Call::Renew { caller, ids }, texts, transaction: Transaction::OfItsOwn })
     }
 

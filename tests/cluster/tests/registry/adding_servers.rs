@@ -265,6 +265,69 @@ fn a_used_spare_is_replaced() {
     assert_eq!(single::<i64>(&mut client, known), 0, "a worker ID outside the pool adds no row");
 }
 
+/// A server that returns to its former lease only renews it. It names its spare then, once an hour, and waits for nothing.
+#[test]
+fn a_spare_that_a_renewal_names() {
+    let registry = registry();
+    let mut client = registry.connect();
+    client.run(START);
+    assert_eq!(spare(&add_server(&mut client, "s0", "")), Some(1023));
+    client.run("SET SESSION AUTHORIZATION s0");
+    let mut member = super::member::granted(&mut client);
+    let mut renew = |client: &mut Client, by_hand: &str| {
+        let ids = format!("'last_nonce', '{}', 'next_nonce', '{}'", member.nonce, member.nonce);
+        let facts = format!("'facts', '{{\"by_hand\": {by_hand}}}'::jsonb");
+        let request = member.request(&member.tokens(), &format!("{ids}, {facts}"));
+        let answer =
+            member.ask(client, &format!("SELECT * FROM snowflake_registry.renew({request})")).unwrap();
+        assert_eq!(answer.outcome, "granted");
+    };
+    let said = "SELECT coalesce(string_agg(worker_id || ' ' || xmin, ' '), '') FROM snowflake_registry.lease
+                WHERE said_by_hand IS NOT NULL";
+    let mut owner = registry.connect();
+    // Only spares: other worker IDs are reported with the next request for a lease.
+    renew(&mut client, "[7, 512, 600]");
+    assert_eq!(single::<String>(&mut owner, said), "");
+    owner.run("BEGIN; SELECT FROM snowflake_registry.lease WHERE worker_id = 1023 FOR UPDATE");
+    renew(&mut client, "[1023]");
+    owner.run("COMMIT");
+    assert_eq!(single::<String>(&mut owner, said), "");
+    renew(&mut client, "[1023]");
+    let first = single::<String>(&mut owner, said);
+    assert!(first.starts_with("1023 "), "{first}");
+    renew(&mut client, "[1023]");
+    assert_eq!(single::<String>(&mut owner, said), first, "the row was written again");
+    let lines = add_server(&mut owner, "s0", "");
+    assert_eq!(spare(&lines), Some(1022));
+    assert!(
+        lines.iter().any(|line| line.starts_with("-- Used up") && line.ends_with(": 1023.")),
+        "{lines:?}"
+    );
+}
+
+/// A pool may be larger than the layouts of the servers. A spare is in the default layout, and, when the server has had a
+/// lease, in the layout of the server.
+#[test]
+fn a_spare_fits_the_layout() {
+    let registry = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
+    let mut client = registry.connect();
+    client.run("SELECT snowflake_registry.start_fleet(0, 2147483647, first_start => true)");
+    for (name, limit, first, fitting) in
+        [("s0", 1024, 1023, 1023), ("wide", 64, 1022, 63), ("sonyflake", 65536, 1021, 1021)]
+    {
+        assert_eq!(spare(&add_server(&mut client, name, "")), Some(first));
+        client.run(&format!("SET SESSION AUTHORIZATION {name}"));
+        assert_eq!(Member::new().acquire(&mut client, limit).unwrap().outcome, "granted");
+        client.run("RESET SESSION AUTHORIZATION");
+        assert_eq!(spare(&add_server(&mut client, name, "")), Some(fitting));
+    }
+    // A pool that the default layout has not.
+    let registry = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
+    let mut client = registry.connect();
+    client.run("SELECT snowflake_registry.start_fleet(2000, 3000, first_start => true)");
+    assert_eq!(spare(&add_server(&mut client, "s0", "")), Some(3000));
+}
+
 /// Two administrators never get the same spare.
 #[test]
 fn spares_of_two_sessions() {
