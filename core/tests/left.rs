@@ -83,6 +83,7 @@ fn the_last_registry() {
     left.leave([worker(7)], worker(513), HERE, NOW_US + 80);
     assert_eq!(left.latest().map(|latest| latest.registry_id), Some(HERE));
     assert_eq!(left.moved_at_us(), Some(NOW_US + 70));
+    assert!([7, 512, 513, 600].iter().all(|&hand| left.get(worker(hand)).is_some()));
 }
 
 /// A repetition changes nothing, and the records of two copies are merged.
@@ -97,5 +98,8 @@ fn records_are_merged() {
     assert!(other.add(&one).is_empty());
     other.leave([worker(3)], worker(512), THERE, NOW_US + 9);
     assert_eq!(one.add(&other).iter().count(), 2);
+    assert_eq!(one, other);
+    // An older record replaces nothing.
+    assert!(one.add(&before).is_empty());
     assert_eq!(one, other);
 }

@@ -359,8 +359,9 @@ impl Keeper {
             let registry_id =
                 lease_status.registry_id.ok_or_else(|| Problem("bug: the lease has no registry".into()))?;
             file.registry_id = Some(registry_id);
+            // The record of the identity that the file contains may have been lost.
             left.leave(
-                uses.iter().filter_map(|record| record.identity),
+                uses.iter().filter_map(|record| record.identity).chain(file.used_by_hand),
                 lease.identity,
                 registry_id,
                 clock.now_us,

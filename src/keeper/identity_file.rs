@@ -58,12 +58,10 @@ impl IdentityFile {
                 (State::of_earlier_version(stored, uses)?, false)
             }
         };
-        let mut left: Left = state.left.iter().copied().collect();
-        left.add(stored);
         Ok(IdentityFile {
             used_by_hand: state.by_hand.filter(|_| is_own),
             registry_id: state.registry_id,
-            left,
+            left: state.left.iter().copied().collect(),
             written: is_own.then_some(state),
             unwritten: None,
         })

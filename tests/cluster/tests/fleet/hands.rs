@@ -147,6 +147,11 @@ fn a_crash_while_a_server_joins() {
         server.wait_until_up();
         assert_eq!(leased_worker(&server), 1);
     }));
+    // While the server has no identity, it does not forget what it used.
+    server.change("snowflake_id.worker_id", "-1");
+    wait_for_state(&server, "no lease");
+    server.change("snowflake_id.worker_id", "1");
+    assert_eq!(leased_worker(&server), 1);
     let copy = server.duplicate_in_between();
     assert_eq!(leased_worker(&server), 1);
     copy.start_server();
@@ -158,6 +163,38 @@ fn a_crash_while_a_server_joins() {
         all.extend(some_ids(server));
     }
     assert_distinct(&all);
+}
+
+/// The records of use are lost before the first lease. The file still says which worker ID the server has used.
+#[test]
+fn the_records_are_lost_while_a_server_joins() {
+    let fleet = Fleet::start(POOL);
+    let server = Cluster::builder().worker(1).short_horizon().start();
+    let mut all = some_ids(&server);
+    server.connect().run("DROP EXTENSION snowflake_id");
+    server.configure(&[("snowflake_id.registry", &fleet.connection_string())]);
+    server.restart("immediate");
+    server.connect().run("CREATE EXTENSION snowflake_id");
+    wait_for_source(&server, "registry");
+    all.extend(some_ids(&server));
+    server.configure(&[("snowflake_id.registry", "")]);
+    server.restart("immediate");
+    wait_until_refused(&server, 1);
+    assert_distinct(&all);
+}
+
+/// A server does not use or overwrite the file of a newer version.
+#[test]
+fn the_file_of_a_newer_version() {
+    let server = Cluster::builder().worker(1).short_horizon().start();
+    some_ids(&server);
+    server.stop_server("fast");
+    let path = server.data_dir().join("snowflake_id.identity");
+    let newer = fs::read_to_string(&path).unwrap().replacen("# format 1:", "# format 2:", 1);
+    fs::write(&path, &newer).unwrap();
+    server.start_server();
+    wait_for_error(&server, "could not read file \"snowflake_id.identity\"");
+    assert_eq!(fs::read_to_string(&path).unwrap(), newer);
 }
 
 /// Both copies were made before the server moved. One is a standby, and the other one a restored backup.
@@ -215,6 +252,10 @@ fn losses_after_the_move() {
     }
     // There is no extension while the server starts.
     server.connect().run("DROP EXTENSION snowflake_id");
+    let copy = server.base_backup(&[("snowflake_id.registry", "")]);
+    copy.start_server();
+    copy.connect().run("CREATE EXTENSION snowflake_id");
+    wait_until_refused(&copy, 1);
     server.configure(&[("snowflake_id.registry", "")]);
     server.restart("immediate");
     server.connect().run("CREATE EXTENSION snowflake_id");
@@ -272,6 +313,8 @@ fn a_standby_that_names_the_former_registry() {
     let second = server.base_backup(&[("snowflake_id.registry", &string)]);
     second.configure(&[("primary_conninfo", &server.connection_string("test"))]);
     second.signal("standby.signal");
+    // An earlier version has written no such file.
+    fs::remove_file(second.data_dir().join("snowflake_id.identity")).unwrap();
     second.start_server();
     server.stop_server("fast");
     fs::remove_file(lease_path(&server)).unwrap();
@@ -383,6 +426,13 @@ fn the_file_cannot_be_written() {
     assert!(!path.exists());
     fs::create_dir(&path).unwrap();
     server.restart("immediate");
+    let mut client = server.connect();
+    for _ in 0..2 {
+        let before: String = single(&mut client, "SELECT horizon::text FROM snowflake_status");
+        let is_later =
+            format!("SELECT snowflake_nextval() > 0 AND horizon > '{before}' FROM snowflake_status");
+        eventually("a later horizon", || single::<bool>(&mut client, &is_later));
+    }
     all.extend(some_ids(&server));
     assert_distinct(&all);
     assert_eq!(server.log().matches("could not write file").count(), 2);
@@ -411,7 +461,7 @@ fn leases_of_an_earlier_version() {
              SELECT 1, 0, 0, (extract(epoch FROM now() + '1 hour') * 1000000)::bigint;
          CREATE MATERIALIZED VIEW snowflake_internal.used_identity (
              format, datacenter_id, worker_id, clock_seq, used_until_us, noted_at
-         ) AS SELECT 1, 0, worker, 0, 0::bigint, now() FROM unnest(ARRAY[1, {leased}]) AS worker;
+         ) AS SELECT 1, 0, worker, 0, 0::bigint, now() FROM unnest(ARRAY[1]) AS worker;
          ALTER EXTENSION snowflake_id ADD MATERIALIZED VIEW snowflake_internal.horizon;
          ALTER EXTENSION snowflake_id ADD MATERIALIZED VIEW snowflake_internal.used_identity;
          COMMIT"
