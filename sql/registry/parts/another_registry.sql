@@ -161,7 +161,11 @@ BEGIN
         SELECT CASE WHEN lease.reserved_for IS NOT NULL THEN '-- The role for which this worker ID was reserved does not exist.'
                     || chr(10) ELSE '' END
             || format('SELECT snowflake_registry.reserve(%s, %s%s);', lease.worker_id, lease.datacenter_id,
-                      CASE WHEN lease.note IS NULL THEN '' ELSE ', note => ' || quote_literal(lease.note) END)
+                      CASE WHEN lease.note IS NULL THEN ''
+                           -- The note alone tells add_server() of the other registry that the spare is used up.
+                           WHEN lease.reserved_for IS NULL AND lease.said_by_hand IS NOT NULL AND lease.note LIKE 'spare of %'
+                           THEN ', note => ' || quote_literal('used ' || lease.note)
+                           ELSE ', note => ' || quote_literal(lease.note) END)
         FROM snowflake_registry.lease AS lease
         WHERE lease.is_reserved AND NOT EXISTS (SELECT FROM pg_roles WHERE rolname = lease.reserved_for)
         ORDER BY lease.datacenter_id, lease.worker_id;

@@ -95,6 +95,7 @@ DECLARE
     spare int;
     former text;
     no_spare text;
+    leased_in int;
     usable_from timestamptz;
 BEGIN
     IF NOT pg_has_role((SELECT relowner FROM pg_class WHERE oid = 'snowflake_registry.settings'::regclass), 'USAGE') THEN
@@ -150,12 +151,12 @@ BEGIN
     ORDER BY lease.renewed_at DESC LIMIT 1;
     worker_limit := coalesce(worker_limit, 2147483648);
     SELECT (array_agg(known.worker_id ORDER BY known.acquired_at DESC) FILTER (
-                WHERE known.said_by_hand_at IS NULL AND known.worker_id < worker_limit))[1],
+                WHERE known.note = spare_note AND known.said_by_hand_at IS NULL AND known.worker_id < worker_limit))[1],
            string_agg(known.worker_id::text, ', ' ORDER BY known.worker_id) FILTER (
-               WHERE known.said_by_hand_at IS NOT NULL)
+               WHERE known.note <> spare_note OR known.said_by_hand_at IS NOT NULL)
     INTO spare, former
     FROM snowflake_registry.fleet AS known
-    WHERE known.note = spare_note AND known.datacenter_id = add_server.datacenter_id AND known.state = 'reserved'
+    WHERE known.note IN (spare_note, 'used ' || spare_note) AND known.datacenter_id = add_server.datacenter_id AND known.state = 'reserved'
       AND known.reserved_for IS NULL;
     spare := coalesce(spare, snowflake_registry.free_spare(add_server.datacenter_id, worker_limit));
     IF spare IS NULL THEN
@@ -195,9 +196,18 @@ BEGIN
         RETURN NEXT format('-- Write down the spare worker ID of the server: %s, for datacenter ID %s, from %s. It can be used once.',
                            spare, add_server.datacenter_id, snowflake_registry.in_words(usable_from));
         RETURN NEXT '-- Only if the lease of the server ends while the registry is unreachable, run on the server:';
+        -- Another server may lease the same worker ID for another datacenter ID.
+        RETURN NEXT format('-- ALTER SYSTEM SET snowflake_id.datacenter_id = %s;', add_server.datacenter_id);
         RETURN NEXT format('-- ALTER SYSTEM SET snowflake_id.worker_id = %s;', spare);
         RETURN NEXT '-- ALTER SYSTEM SET snowflake_id.registry = '''';';
         RETURN NEXT '-- SELECT pg_reload_conf();';
+    END IF;
+    SELECT lease.datacenter_id INTO leased_in
+    FROM snowflake_registry.lease AS lease
+    WHERE lease.role = add_server.name AND lease.grant_count > 0 ORDER BY lease.renewed_at DESC LIMIT 1;
+    IF leased_in <> add_server.datacenter_id THEN
+        RETURN NEXT format('-- The server last had a lease for datacenter ID %s. For a spare with this datacenter ID:', leased_in);
+        RETURN NEXT format('-- SELECT snowflake_registry.add_server(%L, datacenter_id => %s);', add_server.name, leased_in);
     END IF;
 END
 $$;

@@ -227,10 +227,16 @@ fn fleet_of(configuration: &str, names: &[&str]) -> (Cluster, Vec<Cluster>) {
     (registry, servers)
 }
 
-/// The worker ID that was reserved for a server.
-fn spare(registry: &Cluster, name: &str) -> i32 {
+/// The worker ID that was reserved for a server, and that it has not used.
+fn unused_spare(registry: &Cluster, name: &str) -> Option<i32> {
     let query = block_at(PAGE, "on the registry: spare").split_once(';').unwrap().0;
-    single(&mut registry.connect(), &with(query, "shard1", name))
+    let row = registry.connect().query_opt(&with(query, "shard1", name), &[]).unwrap()?;
+    assert_eq!(row.get::<_, i32>("datacenter_id"), 0);
+    Some(row.get("worker_id"))
+}
+
+fn spare(registry: &Cluster, name: &str) -> i32 {
+    unused_spare(registry, name).unwrap()
 }
 
 fn leave(way: Way, server: &Cluster, worker: i32) {
@@ -263,7 +269,7 @@ fn a_server_leaves(way: Way) {
         let another = with(block_at(PAGE, "on the registry: another spare"), "shard1", "s1");
         let second = eventually("another spare", || {
             way.step(&mut registry.connect(), &another);
-            Some(spare(&registry, "s1")).filter(|second| *second != first)
+            unused_spare(&registry, "s1").filter(|second| *second != first)
         });
         registry.stop_server("immediate");
         leave(way, leaving, first);

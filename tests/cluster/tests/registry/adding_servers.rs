@@ -265,6 +265,63 @@ fn a_used_spare_is_replaced() {
     assert_eq!(single::<i64>(&mut client, known), 0, "a worker ID outside the pool adds no row");
 }
 
+/// The other registry knows from the script which spares are used up.
+#[test]
+fn a_used_spare_on_another_registry() {
+    let registry = registry();
+    let mut client = registry.connect();
+    client.run(START);
+    assert_eq!(spare(&add_server(&mut client, "s0", "")), Some(1023));
+    client.run("SET SESSION AUTHORIZATION s0");
+    let request = Member::new().request_of_an_identity(1024, &[]);
+    client.run(&format!(
+        "SELECT snowflake_registry.acquire({request} || '{{\"facts\": {{\"by_hand\": [1023]}}}}')"
+    ));
+    client.run("RESET SESSION AUTHORIZATION");
+    assert_eq!(spare(&add_server(&mut client, "s0", "")), Some(1022));
+    client.run("SELECT snowflake_registry.freeze(clock_timestamp() + '10 minutes')");
+    let script = client.query("SELECT snowflake_registry.script_for_another_registry()", &[]).unwrap();
+    let script: Vec<String> = script.iter().map(|row| row.get(0)).collect();
+    let other = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
+    let mut other_client = other.connect();
+    other_client.run(&script.join("\n"));
+    let lines = add_server(&mut other_client, "s0", "");
+    assert_eq!(spare(&lines), Some(1022), "{lines:?}");
+    assert!(
+        lines.iter().any(|line| line.starts_with("-- Used up") && line.ends_with(": 1023.")),
+        "{lines:?}"
+    );
+}
+
+/// Another server may lease the worker ID of a spare for another datacenter ID, so the lines set both, and name the call for
+/// a spare with the datacenter ID of the last lease.
+#[test]
+fn a_spare_has_a_datacenter_id() {
+    let registry = registry();
+    let mut client = registry.connect();
+    client.run("SELECT snowflake_registry.configure(last_datacenter => 3)");
+    client.run(START);
+    let has = |lines: &[String], wanted: &str| lines.iter().any(|line| line == wanted);
+    let call = "-- SELECT snowflake_registry.add_server('s0', datacenter_id => 3);";
+    let lines = add_server(&mut client, "s0", "");
+    assert!(
+        has(&lines, "-- ALTER SYSTEM SET snowflake_id.datacenter_id = 0;") && !has(&lines, call),
+        "{lines:?}"
+    );
+    client.run("SET SESSION AUTHORIZATION s0");
+    let request = Member::new().request_of_an_identity(1024, &[]);
+    client.run(&format!(
+        "SELECT snowflake_registry.acquire(jsonb_set({request}, '{{needs,datacenter}}', '3'))"
+    ));
+    client.run("RESET SESSION AUTHORIZATION");
+    assert!(has(&add_server(&mut client, "s0", ""), call));
+    let lines = add_server(&mut client, "s0", ", datacenter_id => 3");
+    assert!(
+        has(&lines, "-- ALTER SYSTEM SET snowflake_id.datacenter_id = 3;") && !has(&lines, call),
+        "{lines:?}"
+    );
+}
+
 /// A server that returns to its former lease only renews it. It names its spare then, once an hour, and waits for nothing.
 #[test]
 fn a_spare_that_a_renewal_names() {
