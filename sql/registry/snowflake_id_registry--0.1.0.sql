@@ -1802,11 +1802,12 @@ BEGIN
     SET said_by_hand = coalesce(lease.said_by_hand, '{}') || excluded.said_by_hand
     WHERE coalesce((lease.said_by_hand ->> caller)::bigint, 0)
           < snowflake_registry.microseconds(moment - interval '1 hour');
-    -- The last reports of a role count.
+    -- The last reports of a role count. A spare stays used up.
     UPDATE snowflake_registry.lease AS lease
     SET said_by_hand = nullif(lease.said_by_hand - caller, '{}')
     FROM (SELECT known.datacenter_id, known.worker_id
-          FROM snowflake_registry.lease AS known WHERE known.said_by_hand ? caller
+          FROM snowflake_registry.lease AS known
+          WHERE known.said_by_hand ? caller AND NOT (known.is_reserved AND known.reserved_for IS NULL)
           ORDER BY (known.said_by_hand ->> caller)::bigint DESC, known.datacenter_id, known.worker_id
           OFFSET 8) AS older
     WHERE lease.datacenter_id = older.datacenter_id AND lease.worker_id = older.worker_id;

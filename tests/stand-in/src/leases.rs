@@ -134,6 +134,8 @@ impl StandIn {
         }
         let said = self.tables.leases.iter_mut().filter_map(|(identity, row)| {
             let said_us = *row.said_by_hand_us.get(&caller.role)?;
+            // A spare stays used up.
+            (!row.is_reserved || row.reserved_for.is_some()).then_some(())?;
             Some((Reverse(said_us), *identity, row))
         });
         let mut said: Vec<_> = said.collect();

@@ -316,6 +316,12 @@ fn a_caller_that_says_much_by_hand() {
     assert!((64..=72).contains(&rows), "{rows}");
     assert_eq!(worker(&mut s1, "[51]"), "6", "others are still heard");
     assert_eq!(single::<i64>(&mut client, said), 10);
+    // A spare that was used stays used up.
+    client.run("SELECT snowflake_registry.reserve(2000)");
+    worker(&mut s1, "[2000]");
+    worker(&mut s1, "[100, 101, 102, 103, 104, 105, 106, 107]");
+    let by = "SELECT said_by_hand_by FROM snowflake_registry.fleet WHERE worker_id = 2000";
+    assert_eq!(single::<Vec<String>>(&mut client, by), ["s1"]);
 }
 
 /// What an administrator stated is evidence: a registry that is set back to before the call learns of it from any server.
