@@ -103,9 +103,10 @@ fn registry_problems(mut by_hand: Vec<i32>) -> Vec<RegistryProblem> {
     if memory::state().is_err() || config::registry().is_none() {
         return vec![];
     }
-    // A thread of a canceled call may still be connecting.
+    // A thread of an earlier call may still be connecting.
     if helper::is_running() {
-        let detail = "An earlier call in this session was canceled while it was connecting.";
+        let detail =
+            "An earlier call in this session was canceled, or took too long, while it was connecting.";
         let hint = "Start a new session, and call snowflake_check() there.";
         return vec![("the registry was not checked".into(), Some(detail.into()), Some(hint.into()))];
     }
@@ -118,10 +119,27 @@ fn registry_problems(mut by_hand: Vec<i32>) -> Vec<RegistryProblem> {
         "worker_limit": worker_limit,
         "protocol": PROTOCOLS.end(),
     });
-    match ask(&Call::new("check_server", &request)) {
+    match ask_and_warn(&Call::new("check_server", &request)) {
         Ok(rows) => rows.iter().take(MOST_PROBLEMS).map(problem_of_row).collect(),
         Err(no_answer) => vec![problem_of_no_answer(no_answer)],
     }
+}
+
+/// Asks the registry. Tells the user to close the session if it has a thread that cannot be stopped, also if the query is
+/// canceled. The process of the session cannot exit as the registry worker does, because the other problems are not
+/// reported yet.
+fn ask_and_warn(call: &Call) -> Result<Vec<Reply>, NoAnswer> {
+    let warn = || {
+        if helper::is_running() {
+            ereport!(
+                PgLogLevel::WARNING,
+                PgSqlErrorCode::ERRCODE_WARNING,
+                "a thread of this session is still connecting to the registry",
+                "Close this session."
+            );
+        }
+    };
+    PgTryBuilder::new(|| ask(call)).finally(warn).execute()
 }
 
 fn ask(call: &Call) -> Result<Vec<Reply>, NoAnswer> {

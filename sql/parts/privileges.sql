@@ -144,6 +144,5 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_watermarks(),
     snowflake_internal.snowflake_segments_in_use()
     TO pg_monitor;
-GRANT EXECUTE ON FUNCTION snowflake_check() TO pg_monitor;
 GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_seq_status, snowflake_watermark_status,
     snowflake_segment_status TO pg_monitor;

@@ -2,7 +2,7 @@
 //!
 //! All waits in this module end at a deadline, or when the process is asked to stop. Because libpq can block
 //! while it connects, a helper thread opens the connection ([`connecting`](super::connecting)). If the thread
-//! gets stuck, the process must exit. The next process tries the other hosts first
+//! gets stuck, the process must exit. A session tells its user to close it. The next process tries the other hosts first
 //! ([`crate::shared::stuck`]).
 
 use std::ffi::{CStr, CString};
@@ -43,7 +43,7 @@ pub enum NoAnswer {
     Refused(Refused),
     /// The statement failed because the role of this server lacks a privilege.
     Denied(Denied),
-    /// The helper thread is stuck. The process must report the reason and exit.
+    /// The helper thread is stuck. A background process must report the reason and exit.
     Stuck { problem: String, has_answer: bool },
 }
 
@@ -98,7 +98,8 @@ pub type KeepWaiting<'a> = &'a mut dyn FnMut() -> bool;
 /// Connects to the first host of the list that accepts the connection.
 ///
 /// # Errors
-/// If the error is [`NoAnswer::Stopping`] or [`NoAnswer::Stuck`], the process must exit.
+/// If the error is [`NoAnswer::Stopping`] or [`NoAnswer::Stuck`], or if a query is canceled, the helper thread may still be
+/// running. A background process must then exit, and the user must be asked to close a session.
 pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, NoAnswer> {
     // If a previous process got stuck, wait before connecting.
     loop {

@@ -61,10 +61,17 @@ pub fn tell(
         // Check for a clock jump first. A clock jump that the keeper does not follow can be the only reason
         // why the identity is refused.
         (Some(jump_us), _) => Some(format!("the clock has jumped ahead by {} s", jump_us / 1_000_000)),
-        (None, GatePlan::Refuse { identity, until_us }) => Some(format!(
-            "this server may have used {identity} for times up to {}: set snowflake_id.worker_id (or the row in table snowflake_workers) to a worker ID that was never used",
-            instant(until_us)
-        )),
+        (None, GatePlan::Refuse { identity, until_us }) => {
+            let until = instant(until_us);
+            Some(match config::registry() {
+                Some(_) => format!(
+                    "this server may have used {identity} for times up to {until}, and waits until then, or until the registry leases another worker ID to it"
+                ),
+                None => format!(
+                    "this server may have used {identity} for times up to {until}: set snowflake_id.worker_id (or the row in table snowflake_workers) to a worker ID that was never used"
+                ),
+            })
+        }
         _ => refusal.or(registry_problem).or_else(|| shared.gate.identity().and_then(misfit)),
     };
     shared.server_status.keeper.has_succeeded.store(true, Ordering::Relaxed);

@@ -96,6 +96,10 @@ fn problems_that_the_registry_sees() {
     assert!(single::<bool>(&mut client, clock), "{found:#?}");
     server.change_for(&mut client, "snowflake_id.worker_id", "700");
     assert!(problems(&mut client)[0].detail.contains("\"by_hand\": [700, 600, 0, 1, 2, 3, 4, 5]"));
+    // A problem of a worker ID by hand is not the reason why the server has no lease.
+    admin.run("DELETE FROM snowflake_registry.problem WHERE problem = 'second'");
+    let found: Vec<_> = problems(&mut client).into_iter().map(|row| row.problem).collect();
+    assert_eq!(found, ["worker ID 600 is in the pool", "this server issues no IDs: no lease"]);
     // Another database has no rows for the keeper.
     client.run("CREATE DATABASE other");
     let mut other = server.connect_to("other");
@@ -121,6 +125,19 @@ fn a_healthy_fleet() {
     assert_healthy(&mut client);
 }
 
+/// The problems of a registry do not explain why this server does not use it.
+#[test]
+fn a_state_that_the_registry_cannot_explain() {
+    let (fleet, other) = (Fleet::start(LASTING_LEASES), Fleet::start(LASTING_LEASES));
+    let server = fleet.server().set("fsync", "on").start();
+    leased_worker(&server);
+    server.change("snowflake_id.registry", &other.connection_string());
+    let mut client = server.connect();
+    let rows = "SELECT coalesce(string_agg(problem, '; '), '') FROM snowflake_internal.check_state(true)";
+    let expected = "the registry grants no lease: another registry";
+    eventually("the row", || single::<String>(&mut client, rows).contains(expected));
+}
+
 /// A worker ID that is set by hand is in the pool of the registry. It is reserved, and the server gets another one.
 #[test]
 fn a_worker_id_by_hand_in_the_pool() {
@@ -136,6 +153,79 @@ fn a_worker_id_by_hand_in_the_pool() {
     assert!(problem.hint.contains("snowflake_registry.reserve(37, 0)"), "{problem:?}");
     admin.run("SELECT snowflake_registry.reserve(37, 0)");
     assert_healthy(&mut client);
+}
+
+/// A worker ID that is set by hand is no problem while the server continues to use it. Then it has no effect any more.
+#[test]
+fn a_worker_id_by_hand_that_stays_set() {
+    let fleet = Fleet::start(LASTING_LEASES);
+    fleet.registry.connect().run("GRANT EXECUTE ON FUNCTION snowflake_registry.check_server(jsonb) TO fleet");
+    let server = Cluster::builder().worker(7).set("fsync", "on").start();
+    let mut client = server.connect();
+    wait_for_first_id(&mut client);
+    client.run(
+        "INSERT INTO snowflake_workers (node_name, worker_id) SELECT node_name, 8 FROM snowflake_status",
+    );
+    assert_healthy(&mut client);
+    server.change("snowflake_id.registry", &fleet.connection_string());
+    eventually("the lease", || shown(&mut client, "identity_source").as_deref() == Some("registry"));
+    for (worker, others) in [(7, 1), (8, 0)] {
+        let name = "a worker ID is set by hand, but the server uses a lease";
+        let problem = eventually("the row", || {
+            let said = |problem: &Problem| {
+                problem.problem == name && problem.detail.contains(&format!("worker ID {worker},"))
+            };
+            problems(&mut client).into_iter().find(said)
+        });
+        if others > 0 {
+            problem.follow_hint(&mut client);
+        } else {
+            assert!(problem.hint.starts_with("Remove the row of this server from snowflake_workers"));
+            client.run("DELETE FROM snowflake_workers");
+        }
+    }
+    eventually("no problem", || problems(&mut client).is_empty());
+    // By mistake, the server returns to its old configuration. It has left the worker ID for the registry.
+    client.run("ALTER SYSTEM SET snowflake_id.worker_id = 7");
+    server.configure(&[("snowflake_id.registry", "")]);
+    server.restart("fast");
+    let mut client = server.connect();
+    let refused = |problem: &Problem| problem.problem == "this server issues no IDs: worker id refused";
+    let problem = eventually("the refusal", || problems(&mut client).into_iter().find(refused));
+    assert!(problem.detail.starts_with("worker ID 7 belongs to registry "), "{problem:?}");
+    assert!(problem.hint.starts_with("Set snowflake_id.registry if this server"), "{problem:?}");
+    server.change("snowflake_id.registry", &fleet.connection_string());
+    eventually("the lease", || !problems(&mut client).iter().any(refused));
+}
+
+/// What the server has used under its lease is not known any more, and the registry cannot be asked for another one. A
+/// worker ID by hand would be no remedy.
+#[test]
+fn a_lease_that_may_have_been_used() {
+    let fleet = Fleet::start(LASTING_LEASES);
+    let server = fleet.server().set("fsync", "on").start();
+    let worker = leased_worker(&server);
+    fleet.registry.stop_server("fast");
+    server.stop_server("fast");
+    server.configure(&[("snowflake_id.database", "home")]);
+    server.start_server();
+    let mut client = server.connect();
+    client.run("CREATE DATABASE home");
+    let mut home = server.connect_to("home");
+    home.run("CREATE EXTENSION snowflake_id");
+    let expected = format!("this server may have used worker ID {worker} for times up to ");
+    let problem = eventually("the refusal", || {
+        let mut found = problems(&mut home).into_iter();
+        found.find(|problem| problem.problem == "this server issues no IDs: worker id refused")
+    });
+    assert!(
+        problem.detail.starts_with(&expected) && problem.detail.contains("leases another"),
+        "{problem:?}"
+    );
+    assert!(!problem.detail.contains("worker_id") && !problem.hint.contains("worker ID"), "{problem:?}");
+    fleet.registry.start_server();
+    eventually("another lease", || server_state(&mut home) == "ready");
+    assert_ne!(leased_worker(&server), worker);
 }
 
 /// The clock was ahead when the server stored its horizon, so it cannot use its lease. Longer leases help.
@@ -215,9 +305,11 @@ fn a_registry_that_is_silent() {
     assert_eq!(failure(&mut client, "SELECT snowflake_check()").0, "57014");
     assert_within(SLACK, start.elapsed(), "the end of the call");
     canceled.join().unwrap();
-    // A thread of the session may still be connecting. The rest is checked.
-    let problem = only_problem(&mut client);
-    assert_eq!(problem.problem, "the registry was not checked");
+    // The user is told that a thread of the session is still connecting. The rest is checked.
+    let log = server.log();
+    assert!(log.contains("a thread of this session is still connecting to the registry"), "{log}");
+    let found: Vec<_> = problems(&mut client).into_iter().map(|row| row.problem).collect();
+    assert_eq!(found, ["the registry was not checked", "this server issues no IDs: no lease"]);
     // Its end does not harm the server.
     drop(client);
     eventually("the end of the session", || {

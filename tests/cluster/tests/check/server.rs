@@ -135,6 +135,51 @@ fn clocks_that_were_set() {
     wait_for_health(&mut client);
 }
 
+/// A file of the project.
+fn file(path: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// Each state in the manual has a hint of its own.
+#[test]
+fn each_state_has_a_remedy() {
+    let page = file("docs/reference/states.md");
+    let (_, section) = page.split_once("## State of a server\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let states = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let states: Vec<_> = states
+        .map(|(state, _)| state)
+        .filter(|state| !["state", "ready", "recovery"].contains(state))
+        .collect();
+    assert!(states.len() >= 12, "{states:?}");
+    let script = file("sql/parts/check.sql");
+    for state in states {
+        let remedies = ["true", "false"].map(|is_of_lease| format!("('{state}', {is_of_lease},"));
+        assert!(remedies.iter().any(|remedy| script.contains(remedy)), "{state}");
+    }
+}
+
+/// Each problem in the manual is the result of a broken set-up in these tests, except one that would take 30 s.
+#[test]
+fn each_problem_in_the_manual_is_tested() {
+    let page = file("docs/reference/errors.md");
+    let (_, section) = page.split_once("## Problems that snowflake_check() reports\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let problems: Vec<_> = cells.flat_map(|(cell, _)| cell.split("`, `")).collect();
+    assert!(problems.len() >= 25, "{problems:?}");
+    let tests = ["hostile", "registry", "server", "standby", "tables"];
+    let tests = tests.map(|name| file(&format!("tests/cluster/tests/check/{name}.rs"))).concat()
+        + &file("tests/cluster/tests/fleet/hands.rs");
+    for problem in problems.into_iter().filter(|problem| *problem != "the registry did not reply in time") {
+        assert!(
+            ['"', '\''].iter().any(|quote| tests.contains(&format!("{quote}{problem}{quote}"))),
+            "{problem}"
+        );
+    }
+}
+
 /// A warning of the keeper, and a keeper that cannot work.
 #[test]
 fn the_keepers_database() {
@@ -161,13 +206,16 @@ fn the_keepers_database() {
     assert_healthy(&mut client);
 }
 
-/// Members of pg_monitor may call it, in a read-only transaction too; others may not.
+/// Only roles that a superuser has chosen may call it, in a read-only transaction too.
 #[test]
 fn who_may_call_it() {
     let cluster = durable().worker(1).start();
     let mut client = cluster.connect();
     wait_for_health(&mut client);
     client.run("CREATE ROLE watcher IN ROLE pg_monitor; CREATE ROLE other; CREATE TABLE orders (id int DEFAULT snowflake_nextval())");
+    client.run("SET ROLE watcher");
+    assert_eq!(failure(&mut client, "SELECT snowflake_check()").0, "42501");
+    client.run("RESET ROLE; GRANT EXECUTE ON FUNCTION snowflake_check() TO watcher");
     client.run("SET ROLE watcher; BEGIN TRANSACTION READ ONLY");
     only_problem(&mut client);
     client.run("COMMIT; SET ROLE other");

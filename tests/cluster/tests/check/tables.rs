@@ -226,6 +226,12 @@ fn a_locked_table() {
     other.run("BEGIN; LOCK TABLE orders");
     client.run("SET lock_timeout = '1s'");
     assert_healthy(&mut client);
+    // Its publication is reported without a look at the table.
+    client.run("CREATE PUBLICATION app FOR ALL TABLES");
+    let problem = only_problem(&mut client);
+    assert_eq!(problem.problem, "publication app contains tables of the extension");
+    assert!(problem.hint.ends_with("FOR TABLE public.orders;"), "{problem:?}");
+    client.run("DROP PUBLICATION app");
     other.run("ROLLBACK");
     only_problem(&mut client);
     // The function keeps no lock.

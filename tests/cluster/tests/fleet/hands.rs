@@ -282,7 +282,7 @@ fn a_forgotten_standby() {
     all.extend(some_ids(&server));
     let warning = eventually("the warning", || shown(&mut client, "warning"));
     assert!(warning.contains("cannot issue IDs after a promotion"), "{warning}");
-    let found = "SELECT count(*) FROM snowflake_check() WHERE problem ~ 'would issue no IDs' AND hint ~ 'snowflake_id.registry'";
+    let found = "SELECT count(*) FROM snowflake_check() WHERE problem = 'this standby would issue no IDs after a promotion' AND hint ~ 'snowflake_id.registry'";
     assert_eq!(single::<i64>(&mut client, found), 1);
     let issued = while_taking_from([&standby], || {
         standby.promote();
