@@ -452,7 +452,7 @@ fn leases_of_an_earlier_version() {
     server.start_server();
     wait_until_refused(&server, 1);
     // The horizon is in the future, because the clock was ahead.
-    server.connect().run(&format!(
+    server.connect().run(
         "BEGIN;
          ALTER EXTENSION snowflake_id DROP MATERIALIZED VIEW snowflake_internal.horizon;
          ALTER EXTENSION snowflake_id DROP MATERIALIZED VIEW snowflake_internal.used_identity;
@@ -464,8 +464,8 @@ fn leases_of_an_earlier_version() {
          ) AS SELECT 1, 0, worker, 0, 0::bigint, now() FROM unnest(ARRAY[1]) AS worker;
          ALTER EXTENSION snowflake_id ADD MATERIALIZED VIEW snowflake_internal.horizon;
          ALTER EXTENSION snowflake_id ADD MATERIALIZED VIEW snowflake_internal.used_identity;
-         COMMIT"
-    ));
+         COMMIT",
+    );
     server.stop_server("immediate");
     fs::remove_file(server.data_dir().join("snowflake_id.identity")).unwrap();
     server.start_server();
