@@ -1092,18 +1092,15 @@ COMMENT ON FUNCTION snowflake_registry.becomes_durable(pg_lsn) IS
 
 -- A call that changes nothing may still write WAL, because reading a page may prune it. Nothing but the WAL writer would flush
 -- this WAL, after wal_writer_delay, and the next call would wait for it. The message belongs to the transaction, so the
--- commit flushes it.
+-- commit flushes it. The commit also waits for standbys, so the caller must have seen that they are connected.
 CREATE FUNCTION snowflake_registry.flush_at_commit() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF pg_current_xact_id_if_assigned() IS NULL
-       AND snowflake_registry.wal_position() > snowflake_registry.durable_position() THEN
-        -- The transaction has changed nothing, so it need not wait for standbys.
-        PERFORM set_config('synchronous_commit', 'local', true),
-                pg_logical_emit_message(true, 'snowflake_registry', '');
+    IF pg_current_xact_id_if_assigned() IS NULL AND snowflake_registry.wal_position() > pg_current_wal_flush_lsn() THEN
+        PERFORM pg_logical_emit_message(true, 'snowflake_registry', '');
     END IF;
 EXCEPTION
-    WHEN insufficient_privilege OR feature_not_supported THEN
+    WHEN insufficient_privilege OR feature_not_supported OR undefined_function OR object_not_in_prerequisite_state THEN
         RETURN;
 END
 $$;
@@ -1809,12 +1806,12 @@ BEGIN
           FROM snowflake_registry.lease AS known
           WHERE known.said_by_hand ? caller AND NOT (known.is_reserved AND known.reserved_for IS NULL)
           ORDER BY (known.said_by_hand ->> caller)::bigint DESC, known.datacenter_id, known.worker_id
-          OFFSET 8) AS older
+          OFFSET 64) AS older
     WHERE lease.datacenter_id = older.datacenter_id AND lease.worker_id = older.worker_id;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.note_hands(snowflake_registry.settings, timestamptz, int, int[]) IS
-    'records the worker IDs that the configuration of the caller sets by hand, and forgets all but the last 8 of its role';
+    'records the worker IDs that the configuration of the caller sets by hand, and forgets all but the last 64 of its role';
 
 CREATE FUNCTION snowflake_registry.other_by_hand(worker_id int, by_hand int[]) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql
@@ -3003,7 +3000,9 @@ BEGIN
         about.outcome := 'empty';
         RETURN NEXT about;
     END IF;
-    PERFORM snowflake_registry.flush_at_commit();
+    IF tokens IS NOT NULL THEN
+        PERFORM snowflake_registry.flush_at_commit();
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_ranges(jsonb, boolean) IS
@@ -4466,6 +4465,7 @@ BEGIN
                            'connection string cannot contain.';
     END IF;
     -- Two sessions must not choose the same spare, and cannot grant privileges for the same functions at the same time.
+    PERFORM set_config('lock_timeout', '2s', true);
     LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
     PERFORM snowflake_registry.check_role(add_server.name);
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = add_server.name) THEN
@@ -4537,8 +4537,9 @@ BEGIN
     RETURN NEXT '# On the host of the server, as the user that runs PostgreSQL: write the password to a file with mode 0600.';
     RETURN NEXT '# Replace REGISTRY and PASSFILE in this command, and run it. It must return no rows.';
     RETURN NEXT format(
-        'psql %s -c "SELECT * FROM snowflake_registry.check_server(jsonb_build_object(''clock'', $(date +%%s)000000))"',
-        '''' || replace(connection, '''', '''' || chr(92) || '''''') || '''');
+        'psql %s -c "SELECT * FROM snowflake_registry.check_server(jsonb_build_object(''clock'', $(date +%%s)000000, '
+        '''datacenter'', %s))"',
+        '''' || replace(connection, '''', '''' || chr(92) || '''''') || '''', add_server.datacenter_id);
     RETURN NEXT '-- On the server, in psql, as a superuser. Repeat both lines on each standby of the server.';
     RETURN NEXT format('ALTER SYSTEM SET snowflake_id.registry = %L;', connection);
     RETURN NEXT 'SELECT pg_reload_conf();';
@@ -4662,7 +4663,10 @@ BEGIN
     IF registry.is_started IS NOT TRUE THEN
         was_ended := EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0);
         RETURN QUERY SELECT CASE WHEN was_ended THEN 'the registry grants no worker IDs, because its fleet was ended'
-                                 ELSE 'the registry grants no worker IDs, because its fleet was not started' END, NULL::text,
+                                 ELSE 'the registry grants no worker IDs, because its fleet was not started' END,
+            CASE WHEN NOT was_ended
+                 THEN 'If an earlier registry had leases of more than 10 minutes, call snowflake_registry.configure(lease => ...) '
+                      'with the longest first.' END,
             CASE WHEN was_ended THEN 'To continue the fleet: SELECT snowflake_registry.quarantine();'
                  WHEN registry.first_worker IS NULL
                  THEN 'If no worker ID from 512 on is set by hand anywhere: '
@@ -4698,6 +4702,15 @@ BEGIN
         RETURN;
     END IF;
 
+    -- With another datacenter ID, the same worker ID may be leased to another server.
+    RETURN QUERY
+    SELECT format('the spare worker ID of the server is for datacenter ID %s', min(spare.datacenter_id)),
+           format('The server has datacenter ID %s.', datacenter),
+           format('SELECT snowflake_registry.add_server(%L, datacenter_id => %s);', session_user, datacenter)
+    FROM snowflake_registry.lease AS spare
+    WHERE spare.note = 'spare of ' || session_user AND spare.said_by_hand IS NULL AND request ? 'datacenter'
+    HAVING bool_and(spare.datacenter_id <> datacenter);
+
     reserved := ARRAY(SELECT lease.worker_id FROM snowflake_registry.lease AS lease
                       WHERE lease.datacenter_id = call.datacenter AND lease.reserved_for = session_user);
     FOREACH hand IN ARRAY by_hand LOOP
@@ -4706,12 +4719,13 @@ BEGIN
                lease.role IS NOT DISTINCT FROM session_user AS is_own
         INTO known
         FROM snowflake_registry.lease AS lease WHERE lease.datacenter_id = call.datacenter AND lease.worker_id = hand;
-        IF hand = ANY (reserved) OR known.is_reserved AND known.reserved_for IS NULL OR known.is_live AND known.is_own THEN
+        IF hand = ANY (reserved) OR known.is_live AND known.is_own
+           OR known.is_reserved AND known.reserved_for IS NULL AND NOT known.was_granted THEN
             CONTINUE;
         ELSIF known.is_live THEN
             RETURN QUERY SELECT format('worker ID %s is set by hand, and is leased by another server', hand), NULL::text,
                 'Set another worker ID by hand, one outside the pool that was never leased, or none.';
-        ELSIF known.is_reserved THEN
+        ELSIF known.is_reserved AND NOT known.was_granted THEN
             RETURN QUERY SELECT format('worker ID %s is set by hand, and is reserved for another role', hand), NULL::text,
                 'Set another worker ID by hand, one outside the pool that was never leased, or none.';
         ELSIF hand BETWEEN registry.first_worker AND registry.last_worker OR known.was_granted THEN
@@ -4853,7 +4867,6 @@ DECLARE
     closed text;
     last_end timestamptz;
     stored snowflake_registry.segment;
-    by_hand text;
 BEGIN
     SELECT string_agg(snowflake_registry.name_in_words(segment.name), ', ') INTO closed
     FROM (SELECT name FROM snowflake_registry.segment WHERE closed_reason IS NOT NULL ORDER BY name LIMIT 5) AS segment;
@@ -4926,13 +4939,14 @@ BEGIN
                       lease.datacenter_id)
         FROM snowflake_registry.lease AS lease WHERE lease.grant_count > 0 OR lease.was_leased
         GROUP BY lease.datacenter_id ORDER BY lease.datacenter_id;
-    SELECT string_agg(lease.worker_id::text, ', ' ORDER BY lease.worker_id) INTO by_hand
-    FROM (SELECT worker_id FROM snowflake_registry.lease
-          WHERE said_by_hand IS NOT NULL AND NOT is_reserved ORDER BY worker_id LIMIT 20) AS lease;
-    IF by_hand IS NOT NULL THEN
-        RETURN NEXT '-- Servers have reported that they use these worker IDs of the pool by hand. To reserve them, call reserve(): '
-            || by_hand;
-    END IF;
+    -- The other registry would grant them, or choose them as spares.
+    RETURN QUERY
+        SELECT '-- A server has reported that it sets this worker ID by hand. If none does now, remove the next line.' || chr(10)
+            || format('SELECT snowflake_registry.reserve(%s, %s, note => ''reported as set by hand'');', lease.worker_id,
+                      lease.datacenter_id)
+        FROM snowflake_registry.lease AS lease
+        WHERE lease.said_by_hand IS NOT NULL AND NOT lease.is_reserved AND lease.grant_count = 0 AND NOT lease.was_leased
+        ORDER BY lease.datacenter_id, lease.worker_id;
 
     FOR stored IN SELECT * FROM snowflake_registry.segment ORDER BY name LOOP
         RETURN QUERY SELECT * FROM snowflake_registry.script_for_segment(stored);

@@ -101,7 +101,6 @@ DECLARE
     closed text;
     last_end timestamptz;
     stored snowflake_registry.segment;
-    by_hand text;
 BEGIN
     SELECT string_agg(snowflake_registry.name_in_words(segment.name), ', ') INTO closed
     FROM (SELECT name FROM snowflake_registry.segment WHERE closed_reason IS NOT NULL ORDER BY name LIMIT 5) AS segment;
@@ -174,13 +173,14 @@ BEGIN
                       lease.datacenter_id)
         FROM snowflake_registry.lease AS lease WHERE lease.grant_count > 0 OR lease.was_leased
         GROUP BY lease.datacenter_id ORDER BY lease.datacenter_id;
-    SELECT string_agg(lease.worker_id::text, ', ' ORDER BY lease.worker_id) INTO by_hand
-    FROM (SELECT worker_id FROM snowflake_registry.lease
-          WHERE said_by_hand IS NOT NULL AND NOT is_reserved ORDER BY worker_id LIMIT 20) AS lease;
-    IF by_hand IS NOT NULL THEN
-        RETURN NEXT '-- Servers have reported that they use these worker IDs of the pool by hand. To reserve them, call reserve(): '
-            || by_hand;
-    END IF;
+    -- The other registry would grant them, or choose them as spares.
+    RETURN QUERY
+        SELECT '-- A server has reported that it sets this worker ID by hand. If none does now, remove the next line.' || chr(10)
+            || format('SELECT snowflake_registry.reserve(%s, %s, note => ''reported as set by hand'');', lease.worker_id,
+                      lease.datacenter_id)
+        FROM snowflake_registry.lease AS lease
+        WHERE lease.said_by_hand IS NOT NULL AND NOT lease.is_reserved AND lease.grant_count = 0 AND NOT lease.was_leased
+        ORDER BY lease.datacenter_id, lease.worker_id;
 
     FOR stored IN SELECT * FROM snowflake_registry.segment ORDER BY name LOOP
         RETURN QUERY SELECT * FROM snowflake_registry.script_for_segment(stored);

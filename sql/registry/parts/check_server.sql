@@ -90,7 +90,10 @@ BEGIN
     IF registry.is_started IS NOT TRUE THEN
         was_ended := EXISTS (SELECT FROM snowflake_registry.lease WHERE grant_count > 0);
         RETURN QUERY SELECT CASE WHEN was_ended THEN 'the registry grants no worker IDs, because its fleet was ended'
-                                 ELSE 'the registry grants no worker IDs, because its fleet was not started' END, NULL::text,
+                                 ELSE 'the registry grants no worker IDs, because its fleet was not started' END,
+            CASE WHEN NOT was_ended
+                 THEN 'If an earlier registry had leases of more than 10 minutes, call snowflake_registry.configure(lease => ...) '
+                      'with the longest first.' END,
             CASE WHEN was_ended THEN 'To continue the fleet: SELECT snowflake_registry.quarantine();'
                  WHEN registry.first_worker IS NULL
                  THEN 'If no worker ID from 512 on is set by hand anywhere: '
@@ -126,6 +129,15 @@ BEGIN
         RETURN;
     END IF;
 
+    -- With another datacenter ID, the same worker ID may be leased to another server.
+    RETURN QUERY
+    SELECT format('the spare worker ID of the server is for datacenter ID %s', min(spare.datacenter_id)),
+           format('The server has datacenter ID %s.', datacenter),
+           format('SELECT snowflake_registry.add_server(%L, datacenter_id => %s);', session_user, datacenter)
+    FROM snowflake_registry.lease AS spare
+    WHERE spare.note = 'spare of ' || session_user AND spare.said_by_hand IS NULL AND request ? 'datacenter'
+    HAVING bool_and(spare.datacenter_id <> datacenter);
+
     reserved := ARRAY(SELECT lease.worker_id FROM snowflake_registry.lease AS lease
                       WHERE lease.datacenter_id = call.datacenter AND lease.reserved_for = session_user);
     FOREACH hand IN ARRAY by_hand LOOP
@@ -134,12 +146,13 @@ BEGIN
                lease.role IS NOT DISTINCT FROM session_user AS is_own
         INTO known
         FROM snowflake_registry.lease AS lease WHERE lease.datacenter_id = call.datacenter AND lease.worker_id = hand;
-        IF hand = ANY (reserved) OR known.is_reserved AND known.reserved_for IS NULL OR known.is_live AND known.is_own THEN
+        IF hand = ANY (reserved) OR known.is_live AND known.is_own
+           OR known.is_reserved AND known.reserved_for IS NULL AND NOT known.was_granted THEN
             CONTINUE;
         ELSIF known.is_live THEN
             RETURN QUERY SELECT format('worker ID %s is set by hand, and is leased by another server', hand), NULL::text,
                 'Set another worker ID by hand, one outside the pool that was never leased, or none.';
-        ELSIF known.is_reserved THEN
+        ELSIF known.is_reserved AND NOT known.was_granted THEN
             RETURN QUERY SELECT format('worker ID %s is set by hand, and is reserved for another role', hand), NULL::text,
                 'Set another worker ID by hand, one outside the pool that was never leased, or none.';
         ELSIF hand BETWEEN registry.first_worker AND registry.last_worker OR known.was_granted THEN

@@ -173,18 +173,15 @@ COMMENT ON FUNCTION snowflake_registry.becomes_durable(pg_lsn) IS
 
 -- A call that changes nothing may still write WAL, because reading a page may prune it. Nothing but the WAL writer would flush
 -- this WAL, after wal_writer_delay, and the next call would wait for it. The message belongs to the transaction, so the
--- commit flushes it.
+-- commit flushes it. The commit also waits for standbys, so the caller must have seen that they are connected.
 CREATE FUNCTION snowflake_registry.flush_at_commit() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF pg_current_xact_id_if_assigned() IS NULL
-       AND snowflake_registry.wal_position() > snowflake_registry.durable_position() THEN
-        -- The transaction has changed nothing, so it need not wait for standbys.
-        PERFORM set_config('synchronous_commit', 'local', true),
-                pg_logical_emit_message(true, 'snowflake_registry', '');
+    IF pg_current_xact_id_if_assigned() IS NULL AND snowflake_registry.wal_position() > pg_current_wal_flush_lsn() THEN
+        PERFORM pg_logical_emit_message(true, 'snowflake_registry', '');
     END IF;
 EXCEPTION
-    WHEN insufficient_privilege OR feature_not_supported THEN
+    WHEN insufficient_privilege OR feature_not_supported OR undefined_function OR object_not_in_prerequisite_state THEN
         RETURN;
 END
 $$;

@@ -110,12 +110,12 @@ BEGIN
           FROM snowflake_registry.lease AS known
           WHERE known.said_by_hand ? caller AND NOT (known.is_reserved AND known.reserved_for IS NULL)
           ORDER BY (known.said_by_hand ->> caller)::bigint DESC, known.datacenter_id, known.worker_id
-          OFFSET 8) AS older
+          OFFSET 64) AS older
     WHERE lease.datacenter_id = older.datacenter_id AND lease.worker_id = older.worker_id;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.note_hands(snowflake_registry.settings, timestamptz, int, int[]) IS
-    'records the worker IDs that the configuration of the caller sets by hand, and forgets all but the last 8 of its role';
+    'records the worker IDs that the configuration of the caller sets by hand, and forgets all but the last 64 of its role';
 
 CREATE FUNCTION snowflake_registry.other_by_hand(worker_id int, by_hand int[]) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql

@@ -110,6 +110,7 @@ BEGIN
                            'connection string cannot contain.';
     END IF;
     -- Two sessions must not choose the same spare, and cannot grant privileges for the same functions at the same time.
+    PERFORM set_config('lock_timeout', '2s', true);
     LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
     PERFORM snowflake_registry.check_role(add_server.name);
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = add_server.name) THEN
@@ -181,8 +182,9 @@ BEGIN
     RETURN NEXT '# On the host of the server, as the user that runs PostgreSQL: write the password to a file with mode 0600.';
     RETURN NEXT '# Replace REGISTRY and PASSFILE in this command, and run it. It must return no rows.';
     RETURN NEXT format(
-        'psql %s -c "SELECT * FROM snowflake_registry.check_server(jsonb_build_object(''clock'', $(date +%%s)000000))"',
-        '''' || replace(connection, '''', '''' || chr(92) || '''''') || '''');
+        'psql %s -c "SELECT * FROM snowflake_registry.check_server(jsonb_build_object(''clock'', $(date +%%s)000000, '
+        '''datacenter'', %s))"',
+        '''' || replace(connection, '''', '''' || chr(92) || '''''') || '''', add_server.datacenter_id);
     RETURN NEXT '-- On the server, in psql, as a superuser. Repeat both lines on each standby of the server.';
     RETURN NEXT format('ALTER SYSTEM SET snowflake_id.registry = %L;', connection);
     RETURN NEXT 'SELECT pg_reload_conf();';

@@ -158,7 +158,9 @@ BEGIN
         about.outcome := 'empty';
         RETURN NEXT about;
     END IF;
-    PERFORM snowflake_registry.flush_at_commit();
+    IF tokens IS NOT NULL THEN
+        PERFORM snowflake_registry.flush_at_commit();
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_ranges(jsonb, boolean) IS

@@ -17,7 +17,7 @@ const HOUR_US: i64 = 3_600_000_000;
 /// How many rows a role can add without a lease.
 const MOST_ROWS_OF_A_ROLE: usize = 64;
 /// How many identities a role can say to be used by hand: those that it named last.
-const MOST_HANDS_OF_A_ROLE: usize = 8;
+const MOST_HANDS_OF_A_ROLE: usize = 64;
 
 impl StandIn {
     pub(crate) fn protocol_mismatch(&self, caller: &Caller) -> Option<Outcome> {

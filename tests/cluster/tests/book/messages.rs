@@ -11,7 +11,7 @@ const NOT_MESSAGES: &[&str] = &[
     // What add_server() runs and prints, and a pattern of its notes.
     "spare of ",
     "spare of %",
-    "psql %s -c \"SELECT * FROM snowflake_registry.check_server(jsonb_build_object('clock', $(date +%%s)000000))\"",
+    "psql %s -c \"SELECT * FROM snowflake_registry.check_server(jsonb_build_object('clock', $(date +%%s)000000, 'datacenter', %s))\"",
     // States.
     "no keeper",
     "no worker id",

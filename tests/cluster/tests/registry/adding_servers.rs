@@ -313,6 +313,10 @@ fn a_spare_has_a_datacenter_id() {
     client.run(&format!(
         "SELECT snowflake_registry.acquire(jsonb_set({request}, '{{needs,datacenter}}', '3'))"
     ));
+    let problem =
+        "SELECT concat_ws(' ', problem, hint) FROM snowflake_registry.check_server('{\"datacenter\": 3}')";
+    let problem: String = single(&mut client, problem);
+    assert!(problem.contains("is for datacenter ID 0") && problem.contains(&call[3..]), "{problem}");
     client.run("RESET SESSION AUTHORIZATION");
     assert!(has(&add_server(&mut client, "s0", ""), call));
     let lines = add_server(&mut client, "s0", ", datacenter_id => 3");

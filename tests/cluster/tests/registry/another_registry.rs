@@ -279,3 +279,22 @@ fn a_site_is_restored() {
         assert!(Member::default().granted(&mut client, name).first.unwrap() > lost);
     }
 }
+
+/// What servers set by hand is reserved there, so that it is neither granted nor a spare.
+#[test]
+fn worker_ids_that_are_set_by_hand() {
+    let registry = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
+    let mut client = registry.connect();
+    client.run("SELECT snowflake_registry.start_fleet(512, 1023, first_start => true); GRANT EXECUTE ON FUNCTION snowflake_registry.acquire TO pg_monitor");
+    let request = super::member::Member::new().request_of_an_identity(1024, &[]);
+    client.run(&format!(
+        "SELECT snowflake_registry.acquire({request} || '{{\"facts\": {{\"by_hand\": [1023]}}}}');
+         SELECT snowflake_registry.freeze(now() + interval '1 hour')"
+    ));
+    let script = script(&mut client);
+    client.run("CREATE DATABASE other");
+    registry.connect_to("other").run("CREATE EXTENSION snowflake_id_registry");
+    assert_eq!(run_script(&registry, "other", &script), None, "{script}");
+    let note = "SELECT note FROM snowflake_registry.fleet WHERE worker_id = 1023 AND state = 'reserved'";
+    assert_eq!(single::<String>(&mut registry.connect_to("other"), note), "reported as set by hand");
+}
