@@ -93,10 +93,13 @@ fn a_crash_after_asynchronous_commits() {
             let mut client = server.connect();
             let mut honest = member::granted(&mut client);
             assert!(honest.renew(&mut client).unwrap().token.is_some());
+            // In spite of the delay, it writes each page that is full.
+            let wal_writer = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'";
+            let paused = Paused::new(vec![single(&mut client, wal_writer)]);
             let tokens = lie(&server, way, asks_for_tokens);
             assert_eq!(single::<i64>(&mut client, NEXT), 1001);
             kill_server(&server);
-            drop(client);
+            drop((client, paused));
             server.start_server();
             let mut client = server.connect();
             if !asks_for_tokens {
