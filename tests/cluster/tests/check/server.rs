@@ -1,5 +1,6 @@
 //! `snowflake_check()` reports the state and the settings of a server, and says what to run.
 
+use harness::book::read;
 use harness::check::*;
 use harness::*;
 
@@ -135,16 +136,10 @@ fn clocks_that_were_set() {
     wait_for_health(&mut client);
 }
 
-/// A file of the project.
-fn file(path: &str) -> String {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
-    std::fs::read_to_string(path).unwrap()
-}
-
 /// Each state in the manual has a hint of its own.
 #[test]
 fn each_state_has_a_remedy() {
-    let page = file("docs/reference/states.md");
+    let page = read("docs/reference/states.md");
     let (_, section) = page.split_once("## State of a server\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let states = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
@@ -153,7 +148,7 @@ fn each_state_has_a_remedy() {
         .filter(|state| !["state", "ready", "recovery"].contains(state))
         .collect();
     assert!(states.len() >= 12, "{states:?}");
-    let script = file("sql/parts/check.sql");
+    let script = read("sql/parts/check.sql");
     for state in states {
         let remedies = ["true", "false"].map(|is_of_lease| format!("('{state}', {is_of_lease},"));
         assert!(remedies.iter().any(|remedy| script.contains(remedy)), "{state}");
@@ -163,15 +158,15 @@ fn each_state_has_a_remedy() {
 /// Each problem in the manual is the result of a broken set-up in these tests, except one that would take 30 s.
 #[test]
 fn each_problem_in_the_manual_is_tested() {
-    let page = file("docs/reference/errors.md");
+    let page = read("docs/reference/errors.md");
     let (_, section) = page.split_once("## Problems that snowflake_check() reports\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
     let problems: Vec<_> = cells.flat_map(|(cell, _)| cell.split("`, `")).collect();
     assert!(problems.len() >= 25, "{problems:?}");
     let tests = ["hostile", "registry", "server", "standby", "tables"];
-    let tests = tests.map(|name| file(&format!("tests/cluster/tests/check/{name}.rs"))).concat()
-        + &file("tests/cluster/tests/fleet/hands.rs");
+    let tests = tests.map(|name| read(&format!("tests/cluster/tests/check/{name}.rs"))).concat()
+        + &read("tests/cluster/tests/fleet/hands.rs");
     for problem in problems.into_iter().filter(|problem| *problem != "the registry did not reply in time") {
         assert!(
             ['"', '\''].iter().any(|quote| tests.contains(&format!("{quote}{problem}{quote}"))),
