@@ -563,6 +563,12 @@ RETURN CASE WHEN isfinite(instant)
 COMMENT ON FUNCTION snowflake_registry.microseconds(timestamptz) IS
     'converts a time to microseconds of Unix time; NULL for infinity';
 
+-- Views do not call this function, because their readers have no privilege to do so.
+CREATE FUNCTION snowflake_registry.instant(us bigint) RETURNS timestamptz
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN timestamptz '1970-01-01 00:00:00+00' + us * interval '1 microsecond';
+COMMENT ON FUNCTION snowflake_registry.instant(bigint) IS 'converts microseconds of Unix time to a time';
+
 CREATE FUNCTION snowflake_registry.microseconds(span interval) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN (extract(epoch FROM span) * 1000000)::bigint;
@@ -1173,8 +1179,8 @@ BEGIN
             shown.datacenter_id := parts[2];
             shown.worker_id := parts[3];
             shown.grant_count := parts[4];
-            shown.granted_from := timestamptz '1970-01-01 00:00:00+00' + parts[5]::bigint * interval '1 microsecond';
-            shown.granted_until := timestamptz '1970-01-01 00:00:00+00' + parts[6]::bigint * interval '1 microsecond';
+            shown.granted_from := snowflake_registry.instant(parts[5]::bigint);
+            shown.granted_until := snowflake_registry.instant(parts[6]::bigint);
             shown.serial := parts[7];
             shown.lease_mark := parts[8];
             parts := parts[9:];
@@ -1191,7 +1197,7 @@ BEGIN
         END IF;
         shown.last_request := parts[1];
         shown.frozen_until := CASE WHEN parts[2] = 'infinity' THEN timestamptz 'infinity'
-            ELSE timestamptz '1970-01-01 00:00:00+00' + nullif(parts[2], '')::bigint * interval '1 microsecond' END;
+            ELSE snowflake_registry.instant(nullif(parts[2], '')::bigint) END;
         RETURN NEXT shown;
     END LOOP;
 END
@@ -2252,8 +2258,8 @@ BEGIN
         -- means that the holder does not know what it has used. No two ranges of an identity have the same start.
         held.used_until := least(held.granted_until, greatest(held.granted_from + interval '1 microsecond', CASE
             WHEN call.used_until IS NULL THEN held.granted_until
-            ELSE greatest(clock_timestamp(), timestamptz '1970-01-01 00:00:00+00' + interval '1 microsecond'
-                * least(greatest(call.used_until, 0), snowflake_registry.microseconds(held.granted_until))) END));
+            ELSE greatest(clock_timestamp(), snowflake_registry.instant(
+                least(greatest(call.used_until, 0), snowflake_registry.microseconds(held.granted_until)))) END));
         UPDATE snowflake_registry.lease AS lease
         SET used_until = held.used_until, released_until = lease.granted_until
         WHERE lease.lease_id = call.lease_id;
@@ -3375,7 +3381,7 @@ BEGIN
                count(*) FILTER (WHERE lease.reserved_for = for_role) + 1 AS reserved
         INTO servers
         FROM snowflake_registry.lease AS lease WHERE lease.datacenter_id = reserve.datacenter_id;
-        SELECT said.role, timestamptz '1970-01-01 00:00:00+00' + said.at::bigint * interval '1 microsecond' AS at INTO by_hand
+        SELECT said.role, snowflake_registry.instant(said.at::bigint) AS at INTO by_hand
         FROM jsonb_each_text(held.said_by_hand) AS said (role, at)
         WHERE said.role <> for_role ORDER BY said.at::bigint DESC, said.role COLLATE "C" LIMIT 1;
         IF FOUND AND NOT coalesce(reserve.none_by_hand, false) THEN

@@ -329,7 +329,7 @@ BEGIN
                count(*) FILTER (WHERE lease.reserved_for = for_role) + 1 AS reserved
         INTO servers
         FROM snowflake_registry.lease AS lease WHERE lease.datacenter_id = reserve.datacenter_id;
-        SELECT said.role, timestamptz '1970-01-01 00:00:00+00' + said.at::bigint * interval '1 microsecond' AS at INTO by_hand
+        SELECT said.role, snowflake_registry.instant(said.at::bigint) AS at INTO by_hand
         FROM jsonb_each_text(held.said_by_hand) AS said (role, at)
         WHERE said.role <> for_role ORDER BY said.at::bigint DESC, said.role COLLATE "C" LIMIT 1;
         IF FOUND AND NOT coalesce(reserve.none_by_hand, false) THEN

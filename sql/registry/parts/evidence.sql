@@ -254,8 +254,8 @@ BEGIN
             shown.datacenter_id := parts[2];
             shown.worker_id := parts[3];
             shown.grant_count := parts[4];
-            shown.granted_from := timestamptz '1970-01-01 00:00:00+00' + parts[5]::bigint * interval '1 microsecond';
-            shown.granted_until := timestamptz '1970-01-01 00:00:00+00' + parts[6]::bigint * interval '1 microsecond';
+            shown.granted_from := snowflake_registry.instant(parts[5]::bigint);
+            shown.granted_until := snowflake_registry.instant(parts[6]::bigint);
             shown.serial := parts[7];
             shown.lease_mark := parts[8];
             parts := parts[9:];
@@ -272,7 +272,7 @@ BEGIN
         END IF;
         shown.last_request := parts[1];
         shown.frozen_until := CASE WHEN parts[2] = 'infinity' THEN timestamptz 'infinity'
-            ELSE timestamptz '1970-01-01 00:00:00+00' + nullif(parts[2], '')::bigint * interval '1 microsecond' END;
+            ELSE snowflake_registry.instant(nullif(parts[2], '')::bigint) END;
         RETURN NEXT shown;
     END LOOP;
 END

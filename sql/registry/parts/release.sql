@@ -53,8 +53,8 @@ BEGIN
         -- means that the holder does not know what it has used. No two ranges of an identity have the same start.
         held.used_until := least(held.granted_until, greatest(held.granted_from + interval '1 microsecond', CASE
             WHEN call.used_until IS NULL THEN held.granted_until
-            ELSE greatest(clock_timestamp(), timestamptz '1970-01-01 00:00:00+00' + interval '1 microsecond'
-                * least(greatest(call.used_until, 0), snowflake_registry.microseconds(held.granted_until))) END));
+            ELSE greatest(clock_timestamp(), snowflake_registry.instant(
+                least(greatest(call.used_until, 0), snowflake_registry.microseconds(held.granted_until)))) END));
         UPDATE snowflake_registry.lease AS lease
         SET used_until = held.used_until, released_until = lease.granted_until
         WHERE lease.lease_id = call.lease_id;

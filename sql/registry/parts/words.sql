@@ -8,6 +8,12 @@ RETURN CASE WHEN isfinite(instant)
 COMMENT ON FUNCTION snowflake_registry.microseconds(timestamptz) IS
     'converts a time to microseconds of Unix time; NULL for infinity';
 
+-- Views do not call this function, because their readers have no privilege to do so.
+CREATE FUNCTION snowflake_registry.instant(us bigint) RETURNS timestamptz
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN timestamptz '1970-01-01 00:00:00+00' + us * interval '1 microsecond';
+COMMENT ON FUNCTION snowflake_registry.instant(bigint) IS 'converts microseconds of Unix time to a time';
+
 CREATE FUNCTION snowflake_registry.microseconds(span interval) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN (extract(epoch FROM span) * 1000000)::bigint;
