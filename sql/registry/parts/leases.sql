@@ -17,7 +17,10 @@ BEGIN
     IF choose_worker.pin IS NOT NULL AND cardinality(reserved) = 0 THEN
         RETURN;
     END IF;
-    named := ARRAY(SELECT element FROM unnest(reserved) AS element WHERE element = ANY (choose_worker.by_hand));
+    -- A worker ID that the server can never have does not keep it from the others.
+    named := ARRAY(SELECT element FROM unnest(reserved) AS element
+                   WHERE element = ANY (choose_worker.by_hand)
+                     AND element < choose_worker.worker_limit AND element <> ALL (choose_worker.unwanted));
     IF cardinality(named) > 0 THEN
         reserved := named;
     END IF;
@@ -83,8 +86,7 @@ DECLARE
     caller CONSTANT text := session_user;
     no_range CONSTANT timestamptz := least(settings.nothing_before, moment);
 BEGIN
-    IF cardinality(note_hands.by_hand) = 0 OR NOT coalesce(settings.is_started, false)
-       OR note_hands.datacenter_id > settings.last_datacenter THEN
+    IF (settings.is_started AND note_hands.datacenter_id <= settings.last_datacenter) IS NOT TRUE THEN
         RETURN;
     END IF;
     -- A role adds at most about 64 rows.
@@ -160,22 +162,25 @@ BEGIN
                                     left(snowflake_registry.printable(needs.unknown), 40));
         END IF;
     END IF;
-    IF answer.outcome IS NOT NULL THEN
-        -- The tokens of a refused server also count.
-        registry := snowflake_registry.open_registry(false, request -> 'tokens');
-        answer.renew_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
-        RETURN answer;
-    END IF;
-    SELECT * INTO said FROM snowflake_registry.read_facts(request -> 'facts');
-    said.clock_offset :=
-        coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
-
-    registry := snowflake_registry.open_registry(true, request -> 'tokens', true);
+    -- In a request with another protocol, the key may have another meaning.
+    SELECT * INTO said FROM snowflake_registry.read_facts(
+        CASE WHEN begun.protocol BETWEEN answer.lowest_protocol AND answer.highest_protocol THEN request -> 'facts' END);
+    -- The tokens of a refused server also count.
+    registry := snowflake_registry.open_registry(answer.outcome IS NULL OR cardinality(said.by_hand) > 0, request -> 'tokens',
+                                                 answer.outcome IS NULL);
     answer.renew_every := snowflake_registry.microseconds(snowflake_registry.call_every(registry));
     moment := clock_timestamp();
 
-    -- The caller may be refused, so this is recorded first. Other servers still get the worker ID if no other one is free.
-    PERFORM snowflake_registry.note_hands(registry, moment, needs.datacenter, said.by_hand);
+    -- A refused server continues with its worker ID. Other servers still get the worker ID if no other one is free.
+    IF cardinality(said.by_hand) > 0 THEN
+        PERFORM snowflake_registry.note_hands(
+            registry, moment, snowflake_registry.number_of(request -> 'needs', 'datacenter', 0, 2147483647)::int, said.by_hand);
+    END IF;
+    IF answer.outcome IS NOT NULL THEN
+        RETURN answer;
+    END IF;
+    said.clock_offset :=
+        coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
     -- The answer to an earlier call may have been lost. Therefore, a repeated request gets the same answer. The row is
     -- written again so that the server waits for this commit.
@@ -251,21 +256,18 @@ BEGIN
     SELECT * INTO free FROM snowflake_registry.choose_worker(
         registry, moment, needs.datacenter, needs.worker_limit, needs.pin, needs.unwanted, said.by_hand, said.node_name);
     reserved := free.reserved;
-    IF needs.pin IS NOT NULL AND cardinality(reserved) = 0 THEN
-        answer.outcome := 'taken';
-        answer.detail := format('worker ID %s is not reserved for role %s', needs.pin,
-                                snowflake_registry.name_in_words(session_user));
-        RETURN answer;
-    END IF;
     IF free.worker_id IS NULL THEN
         answer.outcome := 'taken';
-        answer.detail := format(
-            'there is no worker ID for this server: the registry grants %s, worker IDs below %s fit the layout of '
-            'the server, and the server has excluded %s',
-            CASE WHEN cardinality(reserved) > 0
-                 THEN format('only worker IDs %s to role %s', array_to_string(reserved, ', '), snowflake_registry.name_in_words(session_user))
-                 ELSE format('worker IDs %s to %s', registry.first_worker, registry.last_worker) END,
-            needs.worker_limit, cardinality(needs.unwanted));
+        answer.detail := CASE
+            WHEN needs.pin IS NOT NULL AND cardinality(reserved) = 0 THEN
+                format('worker ID %s is not reserved for role %s', needs.pin, snowflake_registry.name_in_words(session_user))
+            ELSE format(
+                'there is no worker ID for this server: the registry grants %s, worker IDs below %s fit the layout of '
+                'the server, and the server has excluded %s',
+                CASE WHEN cardinality(reserved) > 0
+                     THEN format('only worker IDs %s to role %s', array_to_string(reserved, ', '), snowflake_registry.name_in_words(session_user))
+                     ELSE format('worker IDs %s to %s', registry.first_worker, registry.last_worker) END,
+                needs.worker_limit, cardinality(needs.unwanted)) END;
         RETURN answer;
     ELSIF free.free_from > moment THEN
         answer.outcome := 'taken';

@@ -67,13 +67,16 @@ impl StandIn {
     ) -> LeaseAnswer {
         let (mut answer, is_refused) = self.begin_answer(caller, true);
         let tokens = Some(&caller.tokens[..]);
+        let is_heard = !caller.by_hand.is_empty() && self.protocol_mismatch(caller).is_none();
+        let clocks_agree = !is_refused;
+        self.open(Opening { is_alone: clocks_agree || is_heard, tokens, clocks_agree, lease_id: None });
+        let moment_us = self.clock.now_us;
+        if is_heard {
+            self.note_hands(caller, needs);
+        }
         if is_refused {
-            self.open(Opening { tokens, ..Opening::default() });
             return answer;
         }
-        self.open(Opening { is_alone: true, tokens, clocks_agree: true, lease_id: None });
-        let moment_us = self.clock.now_us;
-        self.note_hands(caller, needs);
         if let Some((identity, row)) = self.tables.held(lease_id) {
             let is_other = row.nonce.is_some_and(|known| known != nonce);
             let is_shown = caller.tokens.iter().any(|token| token.is_of_lease(lease_id));
@@ -116,7 +119,7 @@ impl StandIn {
             (settings.nothing_before_us.min(moment_us), settings.last_datacenter);
         let of_role = |row: &&LeaseRow| row.role.as_ref() == Some(&caller.role) && row.grant_count == 0;
         let has_room = self.tables.leases.values().filter(of_role).count() < MOST_ROWS_OF_A_ROLE;
-        if needs.datacenter > last_datacenter || caller.by_hand.is_empty() {
+        if needs.datacenter > last_datacenter {
             return;
         }
         for worker in caller.by_hand.iter().copied() {
@@ -161,8 +164,9 @@ impl StandIn {
         if needs.pin.is_some() && reserved.is_empty() {
             return None;
         }
-        if reserved.iter().any(|worker| caller.by_hand.contains(worker)) {
-            reserved.retain(|worker| caller.by_hand.contains(worker));
+        let is_named = |worker: &u32| caller.by_hand.contains(worker) && needs.are_met_by(of(*worker));
+        if reserved.iter().any(is_named) {
+            reserved.retain(is_named);
         }
         let is_allowed = |worker: u32| {
             let is_of_pool = reserved.is_empty() && (lowest..=highest).contains(&worker);

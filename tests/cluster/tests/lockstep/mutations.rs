@@ -21,7 +21,7 @@ const fn mutation(name: &'static str, from: &'static str, to: &'static str) -> M
     Mutation { name, from, to }
 }
 
-pub const MUTATIONS: [Mutation; 48] = [
+pub const MUTATIONS: [Mutation; 50] = [
     mutation(CONTROL, "RETURN (1, 1);", "RETURN (1, 1);"),
     mutation(
         "quarantine-keeps-nonces",
@@ -123,8 +123,18 @@ pub const MUTATIONS: [Mutation; 48] = [
     ),
     mutation(
         "pins-without-a-reservation",
-        "IF needs.pin IS NOT NULL AND cardinality(reserved) = 0 THEN",
+        "IF choose_worker.pin IS NOT NULL AND cardinality(reserved) = 0 THEN",
         "IF false THEN",
+    ),
+    mutation(
+        "named-ids-that-are-refused",
+        "\n                     AND element < choose_worker.worker_limit AND element <> ALL (choose_worker.unwanted));",
+        ");",
+    ),
+    mutation(
+        "refused-callers-are-unheard",
+        "    IF cardinality(said.by_hand) > 0 THEN\n        PERFORM snowflake_registry.note_hands(",
+        "    IF cardinality(said.by_hand) > 0 AND answer.outcome IS NULL THEN\n        PERFORM snowflake_registry.note_hands(",
     ),
     mutation("by-hand-is-not-last", "             candidate.is_by_hand,\n", ""),
     mutation("renewals-ignore-spares", "jsonb_build_object(session_user,", "jsonb_build_object('other',"),

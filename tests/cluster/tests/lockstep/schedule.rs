@@ -62,6 +62,11 @@ enum Event {
         pin: Option<u32>,
         is_lost: bool,
     },
+    /// The configuration sets a worker ID that the server excludes.
+    AcquireNamed {
+        holder: usize,
+        worker: u32,
+    },
     Renew {
         holder: usize,
     },
@@ -296,7 +301,7 @@ impl Schedule<'_, '_> {
         let back = Event::SetBack { to_last: true, is_silent };
         let ready = [Event::EndQuarantine, Event::Unfreeze, Event::ResumeSegments];
         let another = pin.map(|pin| if pin == last { first } else { pin + 1 });
-        let at = self.random.below(15);
+        let at = self.random.below(16);
         let story: Vec<Event> = match at {
             // The rest of a released range is granted, and both are lost, or only the grant.
             0 | 1 => {
@@ -413,6 +418,15 @@ impl Schedule<'_, '_> {
                 renew,
             ]
             .into(),
+            // Without leases, both worker IDs can be reserved for the role.
+            14 => [
+                Event::Wait,
+                Event::ReserveForRole { worker },
+                Event::ReserveForRole { worker: another.unwrap_or(worker) },
+                Event::AcquireNamed { holder, worker },
+                acquire(other),
+            ]
+            .into(),
             // Numbers are lost.
             _ => [
                 Event::Keep,
@@ -446,6 +460,13 @@ impl Schedule<'_, '_> {
             Event::Acquire { holder, pin, is_lost } => {
                 let sent = self.acquire(holder, pin);
                 self.send(holder, sent, is_lost, counts)
+            }
+            Event::AcquireNamed { holder, worker } => {
+                let mut sent = self.acquire(holder, None);
+                if let Call::Acquire { caller, needs, .. } = &mut sent.call {
+                    (caller.by_hand, needs.unwanted) = (vec![worker], vec![worker]);
+                }
+                self.send(holder, sent, false, counts)
             }
             Event::Renew { holder } => match self.renewal(holder, &self.holders[holder].clone()) {
                 Some(sent) => self.send(holder, sent, false, counts),

@@ -186,6 +186,11 @@ fn worker_ids_of_a_role() {
     assert_eq!(outcome, "taken");
     assert!(detail.contains("worker ID 9 is taken until"), "{detail}");
     assert_eq!(acquire(&mut s0, "[]", ", \"pin\": 8").0, "8");
+    // One that the server can never have does not keep it from the others.
+    administer(&mut client, "reserve(5, used_by => 's0')");
+    assert_eq!(acquire(&mut s0, "[9]", ", \"unwanted\": [9]").0, "5");
+    administer(&mut client, "reserve(6, used_by => 's0')");
+    assert_eq!(acquire(&mut s0, "[9]", ", \"worker_limit\": 9").0, "6");
     administer(&mut client, "reserve(11, used_by => 's0')");
     assert_eq!(worker(&mut s0, "[0]"), "11");
     // Worker ID 0 is leased by s1.
@@ -259,6 +264,29 @@ fn worker_ids_by_hand_come_last() {
     // Later, too: the worker ID that somebody uses by hand is not preferred, although it is the lowest.
     cluster.set_clock(3_600.0);
     assert_eq!(worker(&mut s1, "[]"), "1");
+}
+
+/// A server with another clock, another registry or another need continues by hand, and its worker ID is still granted last.
+/// A request with another protocol, or with a key that is missing, says nothing.
+#[test]
+fn refused_servers_are_heard() {
+    let (_cluster, mut client, [mut s0, mut s1]) = with_two_roles(9);
+    let request = Member::new().request_of_an_identity(1024, &[]);
+    for (worker, more, expected) in [
+        (0, "{\"clock\": 0}", "clock"),
+        (1, "{\"registry\": \"00000000-0000-4000-8000-000000000000\"}", "foreign"),
+        (2, "{\"needs\": {\"datacenter\": 0, \"worker_limit\": 1024, \"colour\": 3}}", "registry too old"),
+        (3, "{\"protocol\": 9}", "registry too old"),
+        (4, "{\"clock\": 0, \"needs\": {}}", "clock"),
+    ] {
+        let answer = format!(
+            "SELECT outcome FROM snowflake_registry.acquire({request} || '{{\"facts\": {{\"by_hand\": [{worker}]}}}}' || '{more}')"
+        );
+        assert_eq!(single::<String>(&mut s0, &answer), expected);
+    }
+    let heard = "SELECT array_agg(worker_id ORDER BY worker_id) FROM snowflake_registry.fleet WHERE said_by_hand_by = '{s0}'";
+    assert_eq!(single::<Vec<i32>>(&mut client, heard), [0, 1, 2]);
+    assert_eq!(worker(&mut s1, "[]"), "3");
 }
 
 /// What a server uses by hand is not reserved for another one by mistake, and a lie does not prevent it.
