@@ -333,8 +333,8 @@ BEGIN
         FROM jsonb_each_text(held.said_by_hand) AS said (role, at)
         WHERE said.role <> for_role ORDER BY said.at::bigint DESC, said.role COLLATE "C" LIMIT 1;
         IF FOUND AND NOT coalesce(reserve.none_by_hand, false) THEN
-            RAISE EXCEPTION 'worker ID % (datacenter %) is set by hand on a server with another role', reserve.worker_id,
-                reserve.datacenter_id
+            RAISE EXCEPTION 'worker ID % (datacenter %) was reported as set by hand by a server with another role',
+                reserve.worker_id, reserve.datacenter_id
                 USING ERRCODE = 'object_in_use',
                       DETAIL = format('A server with role %s reported this at %s.', snowflake_registry.name_in_words(by_hand.role),
                                       snowflake_registry.in_words(by_hand.at)),

@@ -1,7 +1,7 @@
 -- Reports problems ----------------------------------------------------------------------------------------
 
--- Changes nothing, and takes no lock of table settings, so that calls do not disturb other servers. The rows contain nothing
--- that an answer of acquire() does not contain.
+-- Changes nothing, and takes no lock of table settings, so that calls do not disturb other servers. Besides the names of
+-- roles, which all sessions can read, the rows contain nothing that an answer of acquire() does not contain.
 CREATE FUNCTION snowflake_registry.check_server(request jsonb DEFAULT '{}')
 RETURNS TABLE (problem text, detail text, hint text)
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -26,6 +26,7 @@ DECLARE
     hand int;
     known record;
     reserved int[];
+    leases int;
     is_holder boolean;
     is_free boolean;
     was_ended boolean;
@@ -102,10 +103,10 @@ BEGIN
         WHERE registry.frozen_until IS NULL;
         RETURN;
     END IF;
-    is_holder := EXISTS (
-        SELECT FROM snowflake_registry.lease AS lease
-        WHERE lease.role = session_user AND lease.lease_id IS NOT NULL AND lease.used_until IS NULL
-          AND lease.granted_until > moment);
+    SELECT count(*) INTO leases
+    FROM snowflake_registry.lease AS lease
+    WHERE lease.role = session_user AND lease.lease_id IS NOT NULL AND lease.used_until IS NULL AND lease.granted_until > moment;
+    is_holder := leases > 0;
     -- A holder renews its lease meanwhile.
     IF NOT is_holder THEN
         SELECT * INTO lost FROM snowflake_registry.lost_commits();
@@ -143,14 +144,27 @@ BEGIN
     FOREACH hand IN ARRAY by_hand LOOP
         SELECT lease.is_reserved, lease.reserved_for, lease.grant_count > 0 OR lease.was_leased AS was_granted,
                coalesce(lease.used_until, lease.granted_until) > moment AND lease.grant_count > 0 AS is_live,
-               lease.role IS NOT DISTINCT FROM session_user AS is_own
+               lease.role IS NOT DISTINCT FROM session_user AS is_own, lease.said_by_hand
         INTO known
         FROM snowflake_registry.lease AS lease WHERE lease.datacenter_id = call.datacenter AND lease.worker_id = hand;
-        IF hand = ANY (reserved) OR known.is_live AND known.is_own
+        -- A server that is connected reports a reserved worker ID every hour.
+        RETURN QUERY
+        SELECT format('worker ID %s is set by hand, and a server with another role has reported the same', hand),
+               format('A server with role %s reported this at %s.', snowflake_registry.name_in_words(said.role),
+                      snowflake_registry.in_words(snowflake_registry.instant(said.at::bigint))),
+               'If the other server uses the worker ID, set another one by hand, or none. Otherwise, wait: after 24 hours, a '
+               'report is no longer shown.'
+        FROM jsonb_each_text(known.said_by_hand) AS said (role, at)
+        WHERE said.role <> session_user AND said.at::bigint > snowflake_registry.microseconds(moment - interval '24 hours')
+        ORDER BY said.at::bigint DESC, said.role COLLATE "C" LIMIT 1;
+        -- A role that several servers share may have one lease of this server, and others.
+        IF hand = ANY (reserved) OR known.is_live AND known.is_own AND leases = 1
            OR known.is_reserved AND known.reserved_for IS NULL AND NOT known.was_granted THEN
             CONTINUE;
         ELSIF known.is_live THEN
-            RETURN QUERY SELECT format('worker ID %s is set by hand, and is leased by another server', hand), NULL::text,
+            RETURN QUERY SELECT format('worker ID %s is set by hand, and is leased to %s', hand,
+                                       CASE WHEN known.is_own THEN 'a server with the same role' ELSE 'another role' END),
+                CASE WHEN known.is_own THEN format('Role %s holds %s leases.', name, leases) END,
                 'Set another worker ID by hand, one outside the pool that was never leased, or none.';
         ELSIF known.is_reserved AND NOT known.was_granted THEN
             RETURN QUERY SELECT format('worker ID %s is set by hand, and is reserved for another role', hand), NULL::text,

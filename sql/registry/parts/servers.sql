@@ -132,7 +132,8 @@ BEGIN
     ELSIF NOT takes_numbers THEN
         EXECUTE format('REVOKE EXECUTE ON FUNCTION snowflake_registry.take FROM %I', add_server.name);
         IF has_function_privilege(add_server.name, 'snowflake_registry.take(jsonb)', 'EXECUTE') THEN
-            RETURN NEXT '-- The role can still take numbers, because PUBLIC or a group of the role has the privilege.';
+            RETURN NEXT '-- The role can still take numbers: PUBLIC or a group of the role has the privilege, or a role other '
+                'than the owner of the registry granted it.';
         END IF;
     END IF;
     -- Sessions of servers are idle for at most the time between two renewals.

@@ -149,7 +149,18 @@ fn a_role_is_completed() {
     assert_eq!(single::<String>(&mut client, may), format!("3 t t t t f {}", settings(2400)));
     client.run("CREATE ROLE takers ROLE s0; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
     let lines = add_server(&mut client, "s0", ", takes_numbers => false");
-    assert!(lines[0].contains("can still take numbers"), "{lines:?}");
+    assert!(lines[0].contains("can still take numbers: PUBLIC or a group"), "{lines:?}");
+    // Nor does the owner revoke what another role has granted.
+    client.run(
+        "DROP OWNED BY takers; DROP ROLE takers; CREATE ROLE grantor;
+         GRANT USAGE ON SCHEMA snowflake_registry TO grantor;
+         GRANT EXECUTE ON FUNCTION snowflake_registry.take TO grantor WITH GRANT OPTION;
+         SET SESSION AUTHORIZATION grantor;
+         GRANT EXECUTE ON FUNCTION snowflake_registry.take TO s0;
+         RESET SESSION AUTHORIZATION",
+    );
+    let lines = add_server(&mut client, "s0", ", takes_numbers => false");
+    assert!(lines[0].contains("a role other than the owner of the registry granted it"), "{lines:?}");
     // Nobody else can call the function, not even a role that may create roles.
     client.run("SET SESSION AUTHORIZATION s0");
     assert_eq!(refusal(&mut client, "s1").0, "42501");
@@ -508,14 +519,20 @@ fn worker_ids_of_others() {
         member
     };
     acquire(&mut client, "s0");
-    let leased = "worker ID 512 is set by hand, and is leased by another server";
+    let leased = "worker ID 512 is set by hand, and is leased to another role";
     problem(&mut client, "s1", "{\"by_hand\": [512]}", leased);
     assert_eq!(problems(&mut client, "s0", "{\"by_hand\": [512]}"), []);
-    client.run("SELECT snowflake_registry.configure(first_worker => 513, last_worker => 515)");
+    // The lease may be that of another server that shares the role.
+    acquire(&mut client, "s0");
+    let leased_by_either = "worker ID 512 is set by hand, and is leased to a server with the same role";
+    problem(&mut client, "s0", "{\"by_hand\": [512]}", leased_by_either);
+    client.run("SELECT snowflake_registry.revoke_lease(513)");
+    assert_eq!(problems(&mut client, "s0", "{\"by_hand\": [512]}"), []);
+    client.run("SELECT snowflake_registry.configure(first_worker => 514, last_worker => 516)");
     problem(&mut client, "s1", "{\"by_hand\": [512]}", leased);
 
     // A reserved worker ID is the only one that its role gets.
-    client.run("SELECT snowflake_registry.reserve(700, used_by => 's1'), snowflake_registry.reserve(513, used_by => 's1')");
+    client.run("SELECT snowflake_registry.reserve(700, used_by => 's1'), snowflake_registry.reserve(514, used_by => 's1')");
     problem(
         &mut client,
         "s0",
@@ -523,14 +540,9 @@ fn worker_ids_of_others() {
         "worker ID 700 is set by hand, and is reserved for another role",
     );
     assert_eq!(problems(&mut client, "s1", "{\"by_hand\": [700]}"), []);
-    problem(&mut client, "s1", "{\"worker_limit\": 513}", "no worker ID is free for the server");
-    // The one that the configuration sets is the one that the server would get.
-    problem(
-        &mut client,
-        "s1",
-        "{\"by_hand\": [700], \"worker_limit\": 600}",
-        "no worker ID is free for the server",
-    );
+    problem(&mut client, "s1", "{\"worker_limit\": 514}", "no worker ID is free for the server");
+    // The one that the configuration sets is the one that the server would get, if it fits the layout.
+    assert_eq!(problems(&mut client, "s1", "{\"by_hand\": [700], \"worker_limit\": 600}"), []);
     acquire(&mut client, "s1");
     // A holder needs no other worker ID. Others find none.
     add_server(&mut client, "s2", "");
@@ -553,6 +565,36 @@ fn worker_ids_of_others() {
     let mut client = registry.connect();
     let found = problems(&mut client, "s3", "{}");
     assert!(found[0].0.starts_with("the registry grants no worker IDs before"), "{found:?}");
+}
+
+/// Two servers that set the same reserved worker ID by hand. What one of them has reported is shown for a day.
+#[test]
+fn a_worker_id_by_hand_of_two_roles() {
+    let registry = Cluster::builder().clock().extensions(&["snowflake_id_registry"]).start();
+    let mut client = registry.connect();
+    client.run("SELECT snowflake_registry.start_fleet(512, 1023, first_start => true)");
+    client.run("SELECT snowflake_registry.reserve(600)");
+    let by_hand = "{\"by_hand\": [600]}";
+    for role in ["s0", "s1"] {
+        add_server(&mut client, role, "");
+        let request = Member::new().request_of_an_identity(1024, &[]);
+        client.run(&format!(
+            "SET SESSION AUTHORIZATION {role};
+             SELECT snowflake_registry.acquire({request} || '{{\"facts\": {by_hand}}}');
+             RESET SESSION AUTHORIZATION"
+        ));
+        assert_eq!(problems(&mut client, role, by_hand).len(), usize::from(role == "s1"));
+    }
+    let expected = "worker ID 600 is set by hand, and a server with another role has reported the same";
+    problem(&mut client, "s0", by_hand, expected);
+    let detail = "SELECT detail FROM snowflake_registry.check_server('{\"by_hand\": [600]}')
+                  WHERE problem LIKE '%same'";
+    client.run("SET SESSION AUTHORIZATION s0");
+    let detail: String = single(&mut client, detail);
+    assert!(detail.starts_with("A server with role \"s1\" reported this at 20"), "{detail}");
+    client.run("RESET SESSION AUTHORIZATION");
+    registry.set_clock(86_500.0);
+    assert_eq!(problems(&mut client, "s0", by_hand), []);
 }
 
 #[test]
