@@ -3449,6 +3449,31 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.mark_leased(int[], int) IS
     'records that an earlier registry has leased these worker IDs, so that they are never reserved for use by hand';
 
+-- A server may use the worker ID, so this registry neither grants it nor chooses it as a spare. A spare is used up.
+CREATE FUNCTION snowflake_registry.mark_by_hand(worker_id int, datacenter_id int, reports jsonb) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM snowflake_registry.begin_request();
+    INSERT INTO snowflake_registry.lease AS lease (
+        datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, grant_count, is_reserved, note,
+        said_by_hand
+    )
+    SELECT mark_by_hand.datacenter_id, mark_by_hand.worker_id, moment, moment, moment, moment, 0, true,
+           'reported as set by hand', jsonb_object_agg(said.role, snowflake_registry.number_of(mark_by_hand.reports, said.role))
+    FROM clock_timestamp() AS moment, jsonb_object_keys(mark_by_hand.reports) AS said (role)
+    GROUP BY moment
+    ON CONFLICT (datacenter_id, worker_id) DO UPDATE
+    SET is_reserved = lease.is_reserved OR lease.grant_count = 0 AND NOT lease.was_leased,
+        note = CASE WHEN lease.is_reserved OR lease.grant_count > 0 OR lease.was_leased THEN lease.note ELSE excluded.note END,
+        said_by_hand = excluded.said_by_hand || coalesce(lease.said_by_hand, '{}');
+    PERFORM snowflake_registry.sign_settings();
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.mark_by_hand(int, int, jsonb) IS
+    'records that servers reported to an earlier registry that they set this worker ID by hand: for each role, the time in '
+    'microseconds of Unix time; reserves the worker ID for use by hand, unless it is reserved or was leased';
+
 CREATE FUNCTION snowflake_registry.give_up_reservation(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -4517,11 +4542,13 @@ BEGIN
     worker_limit := coalesce(worker_limit, 2147483648);
     SELECT (array_agg(known.worker_id ORDER BY known.acquired_at DESC) FILTER (
                 WHERE known.note = spare_note AND known.said_by_hand_at IS NULL AND known.worker_id < worker_limit))[1],
-           string_agg(known.worker_id::text, ', ' ORDER BY known.worker_id) FILTER (
-               WHERE known.note <> spare_note OR known.said_by_hand_at IS NOT NULL)
+           string_agg(known.worker_id || ' (reported by '
+                      || (SELECT string_agg(snowflake_registry.name_in_words(said.role), ', ')
+                          FROM unnest(known.said_by_hand_by) AS said (role)) || ')', ', ' ORDER BY known.worker_id)
+               FILTER (WHERE known.said_by_hand_at IS NOT NULL)
     INTO spare, former
     FROM snowflake_registry.fleet AS known
-    WHERE known.note IN (spare_note, 'used ' || spare_note) AND known.datacenter_id = add_server.datacenter_id AND known.state = 'reserved'
+    WHERE known.note = spare_note AND known.datacenter_id = add_server.datacenter_id AND known.state = 'reserved'
       AND known.reserved_for IS NULL;
     spare := coalesce(spare, snowflake_registry.free_spare(add_server.datacenter_id, worker_limit));
     IF spare IS NULL THEN
@@ -4873,7 +4900,7 @@ COMMENT ON FUNCTION snowflake_registry.script_for_privileges() IS
     'privileges of this registry, each with the statement for another registry that grants it';
 
 -- The script is one transaction, so that half of it changes nothing. If it is run again, it fails if there are segments, or if
--- the new registry has leased a worker ID. Otherwise, it only starts a new quarantine.
+-- the new registry has leased a worker ID. Otherwise, it only starts a new quarantine, and adds reports.
 CREATE FUNCTION snowflake_registry.script_for_another_registry() RETURNS SETOF text
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -4949,11 +4976,7 @@ BEGIN
         SELECT CASE WHEN lease.reserved_for IS NOT NULL THEN '-- The role for which this worker ID was reserved does not exist.'
                     || chr(10) ELSE '' END
             || format('SELECT snowflake_registry.reserve(%s, %s%s);', lease.worker_id, lease.datacenter_id,
-                      CASE WHEN lease.note IS NULL THEN ''
-                           -- The note alone tells add_server() of the other registry that the spare is used up.
-                           WHEN lease.reserved_for IS NULL AND lease.said_by_hand IS NOT NULL AND lease.note LIKE 'spare of %'
-                           THEN ', note => ' || quote_literal('used ' || lease.note)
-                           ELSE ', note => ' || quote_literal(lease.note) END)
+                      CASE WHEN lease.note IS NULL THEN '' ELSE ', note => ' || quote_literal(lease.note) END)
         FROM snowflake_registry.lease AS lease
         WHERE lease.is_reserved AND NOT EXISTS (SELECT FROM pg_roles WHERE rolname = lease.reserved_for)
         ORDER BY lease.datacenter_id, lease.worker_id;
@@ -4962,13 +4985,13 @@ BEGIN
                       lease.datacenter_id)
         FROM snowflake_registry.lease AS lease WHERE lease.grant_count > 0 OR lease.was_leased
         GROUP BY lease.datacenter_id ORDER BY lease.datacenter_id;
-    -- The other registry would grant them, or choose them as spares.
     RETURN QUERY
-        SELECT '-- A server has reported that it sets this worker ID by hand. If none does now, remove the next line.' || chr(10)
-            || format('SELECT snowflake_registry.reserve(%s, %s, note => ''reported as set by hand'');', lease.worker_id,
-                      lease.datacenter_id)
-        FROM snowflake_registry.lease AS lease
-        WHERE lease.said_by_hand IS NOT NULL AND NOT lease.is_reserved AND lease.grant_count = 0 AND NOT lease.was_leased
+        SELECT CASE WHEN lease.is_reserved OR lease.grant_count > 0 OR lease.was_leased THEN ''
+                    ELSE '-- A server has reported that it sets this worker ID by hand. If none does now, remove the next line.'
+                        || chr(10) END
+            || format('SELECT snowflake_registry.mark_by_hand(%s, %s, %L);', lease.worker_id, lease.datacenter_id,
+                      lease.said_by_hand)
+        FROM snowflake_registry.lease AS lease WHERE lease.said_by_hand IS NOT NULL
         ORDER BY lease.datacenter_id, lease.worker_id;
 
     FOR stored IN SELECT * FROM snowflake_registry.segment ORDER BY name LOOP

@@ -395,6 +395,31 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.mark_leased(int[], int) IS
     'records that an earlier registry has leased these worker IDs, so that they are never reserved for use by hand';
 
+-- A server may use the worker ID, so this registry neither grants it nor chooses it as a spare. A spare is used up.
+CREATE FUNCTION snowflake_registry.mark_by_hand(worker_id int, datacenter_id int, reports jsonb) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM snowflake_registry.begin_request();
+    INSERT INTO snowflake_registry.lease AS lease (
+        datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, grant_count, is_reserved, note,
+        said_by_hand
+    )
+    SELECT mark_by_hand.datacenter_id, mark_by_hand.worker_id, moment, moment, moment, moment, 0, true,
+           'reported as set by hand', jsonb_object_agg(said.role, snowflake_registry.number_of(mark_by_hand.reports, said.role))
+    FROM clock_timestamp() AS moment, jsonb_object_keys(mark_by_hand.reports) AS said (role)
+    GROUP BY moment
+    ON CONFLICT (datacenter_id, worker_id) DO UPDATE
+    SET is_reserved = lease.is_reserved OR lease.grant_count = 0 AND NOT lease.was_leased,
+        note = CASE WHEN lease.is_reserved OR lease.grant_count > 0 OR lease.was_leased THEN lease.note ELSE excluded.note END,
+        said_by_hand = excluded.said_by_hand || coalesce(lease.said_by_hand, '{}');
+    PERFORM snowflake_registry.sign_settings();
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.mark_by_hand(int, int, jsonb) IS
+    'records that servers reported to an earlier registry that they set this worker ID by hand: for each role, the time in '
+    'microseconds of Unix time; reserves the worker ID for use by hand, unless it is reserved or was leased';
+
 CREATE FUNCTION snowflake_registry.give_up_reservation(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

@@ -84,7 +84,7 @@ COMMENT ON FUNCTION snowflake_registry.script_for_privileges() IS
     'privileges of this registry, each with the statement for another registry that grants it';
 
 -- The script is one transaction, so that half of it changes nothing. If it is run again, it fails if there are segments, or if
--- the new registry has leased a worker ID. Otherwise, it only starts a new quarantine.
+-- the new registry has leased a worker ID. Otherwise, it only starts a new quarantine, and adds reports.
 CREATE FUNCTION snowflake_registry.script_for_another_registry() RETURNS SETOF text
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -160,11 +160,7 @@ BEGIN
         SELECT CASE WHEN lease.reserved_for IS NOT NULL THEN '-- The role for which this worker ID was reserved does not exist.'
                     || chr(10) ELSE '' END
             || format('SELECT snowflake_registry.reserve(%s, %s%s);', lease.worker_id, lease.datacenter_id,
-                      CASE WHEN lease.note IS NULL THEN ''
-                           -- The note alone tells add_server() of the other registry that the spare is used up.
-                           WHEN lease.reserved_for IS NULL AND lease.said_by_hand IS NOT NULL AND lease.note LIKE 'spare of %'
-                           THEN ', note => ' || quote_literal('used ' || lease.note)
-                           ELSE ', note => ' || quote_literal(lease.note) END)
+                      CASE WHEN lease.note IS NULL THEN '' ELSE ', note => ' || quote_literal(lease.note) END)
         FROM snowflake_registry.lease AS lease
         WHERE lease.is_reserved AND NOT EXISTS (SELECT FROM pg_roles WHERE rolname = lease.reserved_for)
         ORDER BY lease.datacenter_id, lease.worker_id;
@@ -173,13 +169,13 @@ BEGIN
                       lease.datacenter_id)
         FROM snowflake_registry.lease AS lease WHERE lease.grant_count > 0 OR lease.was_leased
         GROUP BY lease.datacenter_id ORDER BY lease.datacenter_id;
-    -- The other registry would grant them, or choose them as spares.
     RETURN QUERY
-        SELECT '-- A server has reported that it sets this worker ID by hand. If none does now, remove the next line.' || chr(10)
-            || format('SELECT snowflake_registry.reserve(%s, %s, note => ''reported as set by hand'');', lease.worker_id,
-                      lease.datacenter_id)
-        FROM snowflake_registry.lease AS lease
-        WHERE lease.said_by_hand IS NOT NULL AND NOT lease.is_reserved AND lease.grant_count = 0 AND NOT lease.was_leased
+        SELECT CASE WHEN lease.is_reserved OR lease.grant_count > 0 OR lease.was_leased THEN ''
+                    ELSE '-- A server has reported that it sets this worker ID by hand. If none does now, remove the next line.'
+                        || chr(10) END
+            || format('SELECT snowflake_registry.mark_by_hand(%s, %s, %L);', lease.worker_id, lease.datacenter_id,
+                      lease.said_by_hand)
+        FROM snowflake_registry.lease AS lease WHERE lease.said_by_hand IS NOT NULL
         ORDER BY lease.datacenter_id, lease.worker_id;
 
     FOR stored IN SELECT * FROM snowflake_registry.segment ORDER BY name LOOP

@@ -154,11 +154,13 @@ BEGIN
     worker_limit := coalesce(worker_limit, 2147483648);
     SELECT (array_agg(known.worker_id ORDER BY known.acquired_at DESC) FILTER (
                 WHERE known.note = spare_note AND known.said_by_hand_at IS NULL AND known.worker_id < worker_limit))[1],
-           string_agg(known.worker_id::text, ', ' ORDER BY known.worker_id) FILTER (
-               WHERE known.note <> spare_note OR known.said_by_hand_at IS NOT NULL)
+           string_agg(known.worker_id || ' (reported by '
+                      || (SELECT string_agg(snowflake_registry.name_in_words(said.role), ', ')
+                          FROM unnest(known.said_by_hand_by) AS said (role)) || ')', ', ' ORDER BY known.worker_id)
+               FILTER (WHERE known.said_by_hand_at IS NOT NULL)
     INTO spare, former
     FROM snowflake_registry.fleet AS known
-    WHERE known.note IN (spare_note, 'used ' || spare_note) AND known.datacenter_id = add_server.datacenter_id AND known.state = 'reserved'
+    WHERE known.note = spare_note AND known.datacenter_id = add_server.datacenter_id AND known.state = 'reserved'
       AND known.reserved_for IS NULL;
     spare := coalesce(spare, snowflake_registry.free_spare(add_server.datacenter_id, worker_limit));
     IF spare IS NULL THEN

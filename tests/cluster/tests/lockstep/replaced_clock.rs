@@ -18,7 +18,7 @@ const REPLACED: [(&str, usize, &str); 9] = [
     ("coalesce(durable >= seen, true)", 1, "true"),
     // It only tells a clock that stands still.
     ("timeofday()", 2, "gen_random_uuid()::text"),
-    ("clock_timestamp()", 33, "lockstep.clock()"),
+    ("clock_timestamp()", 34, "lockstep.clock()"),
     ("statement_timestamp()", 10, "lockstep.begun()"),
     ("pg_postmaster_start_time()", 8, "lockstep.started()"),
     (

@@ -290,6 +290,12 @@ fn a_used_spare_on_another_registry() {
     ));
     client.run("RESET SESSION AUTHORIZATION");
     assert_eq!(spare(&add_server(&mut client, "s0", "")), Some(1022));
+    // A server with another role says that it has used this one.
+    let request = Member::new().request_of_an_identity(1024, &[]);
+    client.run(&format!(
+        "SELECT snowflake_registry.acquire({request} || '{{\"facts\": {{\"by_hand\": [1022]}}}}')"
+    ));
+    assert_eq!(spare(&add_server(&mut client, "s0", "")), Some(1021));
     client.run("SELECT snowflake_registry.freeze(clock_timestamp() + '10 minutes')");
     let script = client.query("SELECT snowflake_registry.script_for_another_registry()", &[]).unwrap();
     let script: Vec<String> = script.iter().map(|row| row.get(0)).collect();
@@ -297,11 +303,10 @@ fn a_used_spare_on_another_registry() {
     let mut other_client = other.connect();
     other_client.run(&script.join("\n"));
     let lines = add_server(&mut other_client, "s0", "");
-    assert_eq!(spare(&lines), Some(1022), "{lines:?}");
-    assert!(
-        lines.iter().any(|line| line.starts_with("-- Used up") && line.ends_with(": 1023.")),
-        "{lines:?}"
-    );
+    assert_eq!(spare(&lines), Some(1021), "{lines:?}");
+    let other_role: String = single(&mut client, "SELECT session_user::text");
+    let used = format!("again: 1022 (reported by \"{other_role}\"), 1023 (reported by \"s0\").");
+    assert!(lines.iter().any(|line| line.starts_with("-- Used up") && line.ends_with(&used)), "{lines:?}");
 }
 
 /// Another server may lease the worker ID of a spare for another datacenter ID, so the lines set both, and name the call for
@@ -372,7 +377,9 @@ fn a_spare_that_a_renewal_names() {
     let lines = add_server(&mut owner, "s0", "");
     assert_eq!(spare(&lines), Some(1022));
     assert!(
-        lines.iter().any(|line| line.starts_with("-- Used up") && line.ends_with(": 1023.")),
+        lines
+            .iter()
+            .any(|line| line.starts_with("-- Used up") && line.ends_with(": 1023 (reported by \"s0\").")),
         "{lines:?}"
     );
 }

@@ -280,21 +280,40 @@ fn a_site_is_restored() {
     }
 }
 
-/// What servers set by hand is reserved there, so that it is neither granted nor a spare.
+/// What servers set by hand is reserved there, so that it is neither granted nor a spare. The other registry also learns what
+/// servers report before a second run, although it is in quarantine by then.
 #[test]
 fn worker_ids_that_are_set_by_hand() {
     let registry = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
     let mut client = registry.connect();
     client.run("SELECT snowflake_registry.start_fleet(512, 1023, first_start => true)");
     let request = super::member::Member::new().request_of_an_identity(1024, &[]);
-    client.run(&format!(
-        "SELECT snowflake_registry.acquire({request} || '{{\"facts\": {{\"by_hand\": [1023]}}}}');
-         SELECT snowflake_registry.freeze(now() + interval '1 hour')"
-    ));
-    let script = script(&mut client);
+    let said = |by_hand: &str| {
+        format!("SELECT snowflake_registry.acquire({request} || '{{\"facts\": {{\"by_hand\": {by_hand}}}}}')")
+    };
+    client.run("SELECT snowflake_registry.reserve(1000, note => 'spare of s0')");
+    client.run(&said("[1023]"));
+    client.run("SELECT snowflake_registry.freeze(now() + interval '1 hour')");
     client.run("CREATE DATABASE other");
-    registry.connect_to("other").run("CREATE EXTENSION snowflake_id_registry");
-    assert_eq!(run_script(&registry, "other", &script), None, "{script}");
-    let note = "SELECT note FROM snowflake_registry.fleet WHERE worker_id = 1023 AND state = 'reserved'";
-    assert_eq!(single::<String>(&mut registry.connect_to("other"), note), "reported as set by hand");
+    let mut other = registry.connect_to("other");
+    other.run("CREATE EXTENSION snowflake_id_registry");
+    let known = "SELECT string_agg(concat_ws(' ', worker_id, said_by_hand_by, note), '; ' ORDER BY worker_id)
+                 FROM snowflake_registry.fleet";
+    let by = single::<String>(&mut client, "SELECT '{' || session_user || '}'");
+    let reported = format!("{by} reported as set by hand");
+    for (by_hand, expected) in [
+        ("[]", format!("512 {{}}; 1000 {{}} spare of s0; 1023 {reported}")),
+        ("[512, 1000, 1022]", format!("512 {by}; 1000 {by} spare of s0; 1022 {reported}; 1023 {reported}")),
+    ] {
+        client.run(&said(by_hand));
+        let script = script(&mut client);
+        assert_eq!(run_script(&registry, "other", &script), None, "{script}");
+        assert_eq!(single::<String>(&mut other, known), expected);
+    }
+    // The times are those of the reports.
+    let at = "SELECT array_agg(said_by_hand_at ORDER BY worker_id) FROM snowflake_registry.fleet WHERE worker_id IN (512, 1000, 1023)";
+    type Times = Vec<std::time::SystemTime>;
+    assert_eq!(single::<Times>(&mut other, at), single::<Times>(&mut client, at));
+    let (code, said) = failure(&mut other, "SELECT snowflake_registry.mark_by_hand(7, 0, '{\"s0\": \"x\"}')");
+    assert_eq!(code, "22023", "{said}");
 }
