@@ -87,7 +87,7 @@ pub const MUTATIONS: [Mutation; 50] = [
     ),
     mutation(
         "release-moves-the-end",
-        "ELSE greatest(lease.used_until, lease.granted_until - registry.lease) END",
+        "ELSE greatest(lease.used_until, lease.granted_until - settings.lease) END",
         "ELSE lease.used_until END",
     ),
     mutation(
@@ -229,3 +229,12 @@ pub const MUTATIONS: [Mutation; 50] = [
         "WHERE protocol <= require_protocol.lowest AND",
     ),
 ];
+
+/// Each fault still changes the script, at one place.
+#[test]
+fn mutations_match_once() {
+    let script = super::replaced_clock::script();
+    let wrong = MUTATIONS.iter().filter(|mutation| script.matches(mutation.from).count() != 1);
+    let wrong: Vec<_> = wrong.map(|mutation| mutation.name).collect();
+    assert!(wrong.is_empty(), "not at one place of the script: {wrong:?}");
+}
