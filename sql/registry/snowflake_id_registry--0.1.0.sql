@@ -23,8 +23,9 @@
 -- ends.
 --
 -- A role with EXECUTE on acquire() can take identities until none is left, and can block other servers by leaving
--- transactions open. Grant this privilege only to servers and programs of the fleet. The pool and
--- configure(last_datacenter => ..) limit the number of identities. Their rows are never removed.
+-- transactions open. A transaction that is prepared after a call keeps its lock until ROLLBACK PREPARED. Grant this
+-- privilege only to servers and programs of the fleet. The pool and configure(last_datacenter => ..) limit the number of
+-- identities. Their rows are never removed.
 --
 -- How uniqueness is guaranteed: the ranges granted for one identity never overlap. A row of table lease is never
 -- removed, its granted_until never decreases, and a new range starts at or after the end of the last one. Every
