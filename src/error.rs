@@ -388,7 +388,7 @@ impl Error {
                     "Setting snowflake_id.worker_id is -1, and table snowflake_workers in database \"{database}\" has no row with node_name \"{node_name}\"."
                 ),
                 format!(
-                    "Assign a worker ID that no other server of the fleet has. To use the setting: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); To use the table, run in database \"{database}\": INSERT INTO snowflake_workers (node_name, worker_id) VALUES ({}, 1); If the fleet has a registry that leases worker IDs, set snowflake_id.registry to its connection string instead.",
+                    "Assign a worker ID that no other server of the fleet has or ever had. To use the setting: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); To use the table, run in database \"{database}\": INSERT INTO snowflake_workers (node_name, worker_id) VALUES ({}, 1); If a registry leases worker IDs in the fleet, call snowflake_registry.add_server() there instead, and set snowflake_id.registry as its result says.",
                     literal(node_name)
                 ),
             ),
@@ -569,7 +569,7 @@ impl Error {
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "a worker ID must be specified while snowflake_id.registry is not set",
                 "Without a registry, the worker ID is not assigned automatically.",
-                "Choose a worker ID that no server of the fleet has ever used, such as 5: SELECT snowflake_reset_horizon(5);",
+                "Choose a worker ID that no server has had and no registry may lease, such as 5: SELECT snowflake_reset_horizon(5);",
             ),
             Error::WaitTooLong { layout, wait, left, max_wait } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
@@ -635,7 +635,7 @@ impl Error {
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("this server has already used {identity}"),
                 "IDs would repeat when the clock reaches times for which this server has already issued IDs under this worker ID.",
-                "Choose a worker ID that no server of the fleet has ever used.",
+                "Choose a worker ID that no server has had and no registry may lease.",
             ),
             Error::HistoryUnknown(identity) => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

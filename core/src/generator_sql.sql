@@ -21,7 +21,8 @@
 --     clock_seq is always 0.
 --
 -- What is not promised:
---   * The worker ID is not leased. You have to make sure that no other server, database or schema uses it.
+--   * The worker ID is not leased. You have to make sure that no other server, database or schema uses it, and that no
+--     registry leases it: reserve it there first, with SELECT snowflake_registry.reserve(worker_id => ..).
 --   * A copy of the database (a clone, a branch, a restored backup beside the original) issues the IDs of the original.
 --     Run the script for another worker ID in the copy before the copy issues IDs.
 --   * A database that was set back to an earlier state does not know the IDs that it lost. If the clock may be behind,

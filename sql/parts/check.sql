@@ -98,15 +98,16 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
     remedy (state, is_of_lease, hint) AS (
         VALUES ('starting', false, 'Wait a few seconds. If the state remains, correct the cause in DETAIL.'),
                ('no worker id', false,
-                'Choose a worker ID that no other server has or ever had. If it is 1, run: '
+                'If the fleet has a registry, call snowflake_registry.add_server() there. Otherwise, choose a worker ID that no '
+                'other server has or ever had. If it is 1, run: '
                 'ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf();'),
                ('worker id refused', false,
                 CASE WHEN current_setting('snowflake_id.registry') <> '' THEN 'Wait until the time in DETAIL.'
                 ELSE 'Set snowflake_id.registry if this server or its primary has joined a registry. Otherwise, choose a '
-                     'worker ID that no server ever had.' END),
+                     'worker ID that no server has had and no registry may lease.' END),
                ('worker id too large', false,
-                'Choose a smaller worker ID that no other server has or ever had, or a layout with more worker bits. If it '
-                'is 1, run: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf();'),
+                'Choose a smaller worker ID that no server has had and no registry may lease, or a layout with more worker bits. '
+                'If it is 1, run: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf();'),
                ('datacenter id too large', false,
                 'Choose a smaller datacenter ID, or a layout with more datacenter bits. If it is 0, run: '
                 'ALTER SYSTEM SET snowflake_id.datacenter_id = 0; SELECT pg_reload_conf();'),

@@ -68,7 +68,7 @@ pub fn tell(
                     "this server may have used {identity} for times up to {until}, and waits until then, or until the registry leases another worker ID to it"
                 ),
                 None => format!(
-                    "this server may have used {identity} for times up to {until}: set snowflake_id.worker_id (or the row in table snowflake_workers) to a worker ID that was never used"
+                    "this server may have used {identity} for times up to {until}: set snowflake_id.worker_id (or the row in table snowflake_workers) to a worker ID that no server has had and no registry may lease"
                 ),
             })
         }
@@ -94,7 +94,7 @@ pub fn refusal(identity: Identity, departure: Departure, lease: Option<Lease>) -
         )
     });
     format!(
-        "{identity} belongs to registry {} since {}: this server, or the server of which it is a copy, has leased it there or left it for that registry; set snowflake_id.registry, or set snowflake_id.worker_id (or the row in table snowflake_workers) to a worker ID that no server has had{until}",
+        "{identity} belongs to registry {} since {}: this server, or the server of which it is a copy, has leased it there or left it for that registry; set snowflake_id.registry, or set snowflake_id.worker_id (or the row in table snowflake_workers) to a worker ID that no server has had and no registry may lease{until}",
         departure.registry_id,
         instant(departure.since_us)
     )
