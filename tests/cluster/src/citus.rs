@@ -52,12 +52,13 @@ impl Citus {
         self.nodes[self.nodes.len() - 1].reload();
     }
 
-    /// A node with the settings of the page.
+    /// A node with the settings of the page, and with its own role.
     fn new_node(&self, node: usize) -> Builder {
         let lines = section(SECTIONS[0]).lines().filter_map(|line| line.strip_prefix("       "));
         let settings = lines.filter_map(|line| line.split_once(" = "));
         let server = settings.fold(Cluster::builder(), |server, (name, value)| {
-            server.set(name, self.at_home(value.trim_matches('\'')))
+            let value = value.trim_matches('\'').replace("user=node1", &format!("user=node{}", node + 1));
+            server.set(name, self.at_home(&value))
         });
         // For connections of a node to itself, instead of localhost.
         let server = server.set("listen_addresses", &self.addresses[node]);

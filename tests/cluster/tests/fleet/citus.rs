@@ -200,6 +200,7 @@ fn nodes_are_added_moved_and_lost_under_load() {
         for block in blocks(section("\n## Adding and moving nodes\n")) {
             citus.run(block);
         }
+        leased_worker(&citus.nodes[3]);
         wait_for_rows();
         taken.extend(ids(&mut citus.nodes[3].connect(), insert));
         taken.extend(ids(&mut citus.nodes[2].connect(), insert));
