@@ -25,6 +25,8 @@ pub struct Cluster {
 }
 
 const EXTENSION: &str = "snowflake_id";
+/// The extensions that templates may have.
+const OURS: [&str; 2] = [EXTENSION, "snowflake_id_registry"];
 
 /// Settings in the form of postgresql.conf.
 pub type Settings<'a> = &'a [(&'a str, &'a str)];
@@ -132,17 +134,21 @@ impl Builder {
     /// Creates and starts the server, and creates the extensions.
     #[track_caller]
     pub fn start(self) -> Cluster {
-        let mut extensions = self.extensions.clone();
-        // A copied installation may have another version of the extension.
-        let has_template = self.pg_config == pg_config() && extensions.iter().any(|name| name == EXTENSION);
-        let cluster = if has_template {
-            extensions.retain(|name| name != EXTENSION);
-            self.created_by(template::copy_with_extension_to)
-        } else {
+        // A copied installation may have another version of them.
+        let (in_template, other): (Vec<_>, Vec<_>) = self
+            .extensions
+            .clone()
+            .into_iter()
+            .partition(|name| self.pg_config == pg_config() && OURS.contains(&&**name));
+        let cluster = if in_template.is_empty() {
             self.stopped()
+        } else {
+            self.created_by(|data_dir, pg_config, bin_dir| {
+                template::copy_with_extensions_to(&in_template, data_dir, pg_config, bin_dir);
+            })
         };
         cluster.start_server();
-        for name in extensions {
+        for name in other {
             cluster.connect().run(&format!("CREATE EXTENSION {name}"));
         }
         cluster

@@ -47,8 +47,10 @@ impl Registry {
 
     /// Creates the registry on a new server.
     pub fn start(&self, server: Builder) -> Cluster {
-        let server = server.extensions(&[]).start();
-        self.make_on(&server);
+        let server = server.extensions(&["snowflake_id_registry"]).start();
+        let mut client = server.connect();
+        client.run("CREATE ROLE fleet LOGIN");
+        self.configure(&mut client);
         server
     }
 
@@ -61,12 +63,16 @@ impl Registry {
 
     /// Creates the registry in the database of a connection, as its user. The role must exist.
     pub fn make(&self, client: &mut Client) {
+        client.run("CREATE EXTENSION snowflake_id_registry");
+        self.configure(client);
+    }
+
+    fn configure(&self, client: &mut Client) {
         // The configuration may reduce the pool.
         let start = "SELECT snowflake_registry.start_fleet(0, 2147483647, first_start => true);";
         let start = if self.has_started { start } else { "" };
         client.run(&format!(
-            "CREATE EXTENSION snowflake_id_registry;
-             {start}
+            "{start}
              SELECT snowflake_registry.configure({});
              GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
              GRANT EXECUTE ON FUNCTION {} TO fleet;",

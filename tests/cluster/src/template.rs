@@ -14,11 +14,11 @@ pub fn copy_to(data_dir: &Path, pg_config: &Path, bin_dir: &Path) {
     copy(&initialized(major(pg_config), bin_dir), data_dir);
 }
 
-/// Like [`copy_to`], with extension `snowflake_id` in database `postgres`. Creating it takes longer than starting a server.
-pub fn copy_with_extension_to(data_dir: &Path, pg_config: &Path, bin_dir: &Path) {
+/// Like [`copy_to`], with these extensions in database `postgres`. Creating one takes longer than starting a server.
+pub fn copy_with_extensions_to(extensions: &[String], data_dir: &Path, pg_config: &Path, bin_dir: &Path) {
     let major = major(pg_config);
     let initialized = initialized(major, bin_dir);
-    let template = shared(&format!("data{major}.snowflake_id"), |template| {
+    let template = shared(&format!("data{major}.{}", extensions.join(".")), |template| {
         successful(Command::new("cp").arg("-a").args([&initialized, template]));
         let sockets = new_dir("template.");
         let program = |name: &str| {
@@ -34,8 +34,9 @@ pub fn copy_with_extension_to(data_dir: &Path, pg_config: &Path, bin_dir: &Path)
             pg_ctl
         };
         successful(pg_ctl().args(["--options", &options, "--log"]).arg(log).arg("start"));
-        let create = ["--quiet", "--username=test", "--command=CREATE EXTENSION snowflake_id", "postgres"];
-        successful(program("psql").args(create).arg("--host").arg(sockets.path()));
+        let mut psql = program("psql");
+        psql.args(["--quiet", "--username=test", "--dbname=postgres", "--host"]).arg(sockets.path());
+        successful(psql.args(extensions.iter().map(|name| format!("--command=CREATE EXTENSION {name}"))));
         successful(pg_ctl().arg("stop"));
     });
     copy(&template, data_dir);
