@@ -130,7 +130,7 @@ nextest() {
 read_report() { target/nextest/bin/python scripts/junit.py "$@"; }
 
 # Most of the time tests wait, so more of them run at a time than there are processors.
-readonly at_a_time=${TESTS_AT_A_TIME:-$((8 * $(nproc)))}
+readonly at_a_time=${TESTS_AT_A_TIME:-$((5 * $(nproc)))}
 reports=()
 
 # Runs tests with arguments of cargo-nextest. If all failures are about time, notes the failed tests: see scripts/junit.py.

@@ -90,7 +90,7 @@ pub fn beside<R: Send, T>(
 
 /// How long clients wait between queries. Where other tests run at the same time, no client may occupy the whole machine.
 pub fn pause_between_queries() -> Duration {
-    if is_soak() { Duration::ZERO } else { Duration::from_micros(300) }
+    if is_soak() { Duration::ZERO } else { Duration::from_millis(4) }
 }
 
 /// Takes IDs one by one until it is told to stop. Returns the IDs, and the time of the slowest call.
@@ -150,7 +150,7 @@ impl<'a> Taker<'a> {
             }) {
                 Ok(client) => client,
                 Err(_) if self.returns => {
-                    thread::sleep(Duration::from_millis(20));
+                    thread::sleep(Duration::from_millis(50));
                     continue;
                 }
                 Err(_) => return,
@@ -295,7 +295,7 @@ fn insert_until(cluster: &Cluster, stop: &AtomicBool) -> HandedOut {
             break;
         }
         let inserted = insert(&mut client, 1 + round % 10, round % 4 != 0, &mut mine);
-        thread::sleep(if inserted.is_ok() { pause_between_queries() } else { Duration::from_millis(5) });
+        thread::sleep(if inserted.is_ok() { pause_between_queries() } else { Duration::from_millis(4) });
     }
     mine
 }

@@ -109,6 +109,6 @@ fn wait_for<A: Answer>(mut ask: impl FnMut() -> A) -> Result<A::Value, String> {
             return Err(error);
         }
         std::thread::sleep(pause);
-        pause = (pause * 5 / 4).min(Duration::from_millis(25));
+        pause = (pause * 3 / 2).min(Duration::from_millis(100));
     }
 }

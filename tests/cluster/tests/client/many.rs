@@ -21,7 +21,7 @@ use super::program::*;
 /// Leases that end several times in a test. Released worker IDs are granted again at once, lowest first.
 const LEASES: &str = "lease => '3s', renew_every => '500ms', synchronous => true, last_worker => 255";
 /// The number of programs that run at the same time.
-const PROGRAMS: u64 = 25;
+const PROGRAMS: u64 = 15;
 
 /// What programs and servers were given.
 #[derive(Default)]
@@ -88,7 +88,7 @@ fn live(program: &Program, clock: &SetClock, random: &mut Random, given: &mut Gi
             40..60 => given.numbers.extend(orders.next_number().wait()),
             _ => given.ids.extend(program.next_id()),
         }
-        thread::sleep(random.milliseconds(5));
+        thread::sleep(random.milliseconds(10));
     }
 }
 

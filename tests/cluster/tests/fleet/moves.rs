@@ -41,9 +41,9 @@ fn with(block: &str, old: &str, new: &str) -> String {
 
 /// Clients that take IDs from all servers, and numbers if `segment` is given. They reconnect after restarts.
 fn clients<'a>(servers: impl IntoIterator<Item = &'a Cluster>, segment: Option<&str>) -> Vec<Taker<'a>> {
-    let ids = vec!["SELECT snowflake_nextval()".into(), "SELECT snowflake_batch(100)".into()];
+    let ids = vec!["SELECT snowflake_nextval()".into(), "SELECT snowflake_batch(500)".into()];
     let numbers = segment.map(|name| vec![format!("SELECT -snowflake_segment_nextval('{name}')")]);
-    let pause = Duration::from_millis(2);
+    let pause = Duration::from_millis(40);
     let of = |server, queries: &Vec<String>| {
         let first = "SET snowflake_id.max_wait = '300ms'".into();
         Taker { queries: queries.clone(), returns: true, pause, first, ..Taker::of(server) }

@@ -201,7 +201,7 @@ fn a_fleet_moves_by_the_script() {
         ["SELECT snowflake_batch(50)", "SELECT -snowflake_segment_nextval('orders')"].map(|query| Taker {
             queries: queries(query),
             returns: true,
-            pause: Duration::from_millis(2),
+            pause: Duration::from_millis(20),
             first: "SET snowflake_id.max_wait = '300ms'".into(),
             ..Taker::of(server)
         })
