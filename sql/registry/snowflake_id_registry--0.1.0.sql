@@ -3461,7 +3461,8 @@ BEGIN
         said_by_hand
     )
     SELECT mark_by_hand.datacenter_id, mark_by_hand.worker_id, moment, moment, moment, moment, 0, true,
-           'reported as set by hand', jsonb_object_agg(said.role, snowflake_registry.number_of(mark_by_hand.reports, said.role))
+           'reported as set by hand', jsonb_object_agg(said.role, snowflake_registry.number_of(
+               mark_by_hand.reports, said.role, 0, snowflake_registry.microseconds(timestamptz '9999-01-01Z')))
     FROM clock_timestamp() AS moment, jsonb_object_keys(mark_by_hand.reports) AS said (role)
     GROUP BY moment
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE

@@ -314,6 +314,10 @@ fn worker_ids_that_are_set_by_hand() {
     let at = "SELECT array_agg(said_by_hand_at ORDER BY worker_id) FROM snowflake_registry.fleet WHERE worker_id IN (512, 1000, 1023)";
     type Times = Vec<std::time::SystemTime>;
     assert_eq!(single::<Times>(&mut other, at), single::<Times>(&mut client, at));
+    // The views could not show this time.
+    let beyond =
+        "SELECT snowflake_registry.mark_by_hand(7, 0, jsonb_build_object('s0', 9223372036854775807))";
+    assert_eq!(failure(&mut other, beyond).0, "22023");
     let (code, said) = failure(&mut other, "SELECT snowflake_registry.mark_by_hand(7, 0, '{\"s0\": \"x\"}')");
     assert_eq!(code, "22023", "{said}");
 }
