@@ -25,8 +25,6 @@ pub struct Cluster {
 }
 
 const EXTENSION: &str = "snowflake_id";
-/// The extensions that templates may have.
-const OURS: [&str; 2] = [EXTENSION, "snowflake_id_registry"];
 
 /// Settings in the form of postgresql.conf.
 pub type Settings<'a> = &'a [(&'a str, &'a str)];
@@ -135,20 +133,18 @@ impl Builder {
     #[track_caller]
     pub fn start(self) -> Cluster {
         // A copied installation may have another version of them.
-        let (in_template, other): (Vec<_>, Vec<_>) = self
-            .extensions
-            .clone()
-            .into_iter()
-            .partition(|name| self.pg_config == pg_config() && OURS.contains(&&**name));
-        let cluster = if in_template.is_empty() {
-            self.stopped()
-        } else {
-            self.created_by(|data_dir, pg_config, bin_dir| {
-                template::copy_with_extensions_to(&in_template, data_dir, pg_config, bin_dir);
-            })
-        };
+        if self.pg_config == pg_config() && !self.extensions.is_empty() {
+            let extensions = self.extensions.clone();
+            let cluster = self.created_by(|data_dir, pg_config, bin_dir| {
+                template::copy_with_extensions_to(&extensions, data_dir, pg_config, bin_dir);
+            });
+            cluster.start_server();
+            return cluster;
+        }
+        let extensions = self.extensions.clone();
+        let cluster = self.stopped();
         cluster.start_server();
-        for name in other {
+        for name in extensions {
             cluster.connect().run(&format!("CREATE EXTENSION {name}"));
         }
         cluster
