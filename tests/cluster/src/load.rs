@@ -295,7 +295,7 @@ fn insert_until(cluster: &Cluster, stop: &AtomicBool) -> HandedOut {
             break;
         }
         let inserted = insert(&mut client, 1 + round % 10, round % 4 != 0, &mut mine);
-        thread::sleep(if inserted.is_ok() { pause_between_queries() } else { Duration::from_millis(4) });
+        thread::sleep(if inserted.is_ok() { pause_between_queries() } else { Duration::from_millis(5) });
     }
     mine
 }
