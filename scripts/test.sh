@@ -118,14 +118,10 @@ end_beside() {
     times+=("$(printf '%5d s  %s, beside the others' "$(cat "$work_dir/$function.seconds")" "$name")")
 }
 
-# cargo-nextest runs each test in a process of its own: see .config/nextest.toml. The packages are always the same,
-# because cargo compiles crates again for another choice of packages.
-nextest() {
-    local command=$1
-    shift
-    target/nextest/bin/cargo-nextest nextest "$command" --cargo-quiet -p snowflake-id-core -p snowflake-id-client \
-        -p snowflake-id-pictures -p snowflake-id-fuzz -p snowflake-id-cluster-tests "$@"
-}
+# The packages are always the same, because cargo compiles crates again for another choice of packages.
+packages=(--package=snowflake-id-{core,client,pictures,fuzz,cluster-tests})
+# cargo-nextest runs each test in a process of its own: see .config/nextest.toml.
+nextest() { target/nextest/bin/cargo-nextest nextest "$1" --cargo-quiet "${packages[@]}" "${@:2}"; }
 
 read_report() { target/nextest/bin/python scripts/junit.py "$@"; }
 
@@ -189,7 +185,7 @@ test_core() {
     echo "Interleavings (loom):"
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --quiet -p snowflake-id-core --test loom --test loom_marks
     echo "The examples in the documentation of core and client:"
-    cargo test --quiet --doc -p snowflake-id-core -p snowflake-id-client
+    cargo test --quiet --doc "${packages[@]}"
 }
 
 # The arguments select topics; without arguments, all topics run. Each topic needs the topic "setup".
