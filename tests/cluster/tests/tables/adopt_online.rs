@@ -110,7 +110,7 @@ fn write_until(cluster: &Cluster, stop: &AtomicBool, seed: u64, rows: i64, may_d
         };
         while !stop.load(Ordering::Relaxed) {
             match write(&mut client, &mut random, rows, &mut mine) {
-                Ok(()) => random.pause(2),
+                Ok(()) => random.pause(20),
                 Err(error) if may_deadlock && is_deadlock(&error) => {}
                 Err(error) if is_lost(&client, &error) => break,
                 Err(error) => panic!("{}", text(&error)),
