@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use postgres::Client;
 
-use crate::{Builder, Cluster, Registry, all_arrive, eventually, ids, single};
+use crate::time::wait_for;
+use crate::{Builder, Cluster, Registry, all_arrive, eventually, ids, single, too_slow};
 
 /// A registry, for servers that lease their worker IDs from it.
 pub struct Fleet {
@@ -82,12 +83,13 @@ impl Fleet {
     }
 }
 
-/// Waits for an ID. Returns its worker ID.
+/// Waits for an ID. Returns its worker ID. A failure shows the log of the server.
 #[track_caller]
 pub fn leased_worker(server: &Cluster) -> i32 {
     let query = "SELECT snowflake_worker(snowflake_nextval())";
     let mut session = server.session();
-    eventually("an ID", || session.ask(query))
+    wait_for(|| session.ask(query))
+        .unwrap_or_else(|error| too_slow(format!("gave up waiting for: an ID\n{error}\n{}", server.log())))
 }
 
 /// Sets the clocks of servers and of their registries, in seconds from the real time. Time passes for them, but not for

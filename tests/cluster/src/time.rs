@@ -95,7 +95,7 @@ pub fn all_arrive<A: Answer>(what: &str, ask: impl FnMut() -> A) -> A::Value {
     wait_for(ask).unwrap_or_else(|error| panic!("did not arrive: {what}\n{error}"))
 }
 
-fn wait_for<A: Answer>(mut ask: impl FnMut() -> A) -> Result<A::Value, String> {
+pub(crate) fn wait_for<A: Answer>(mut ask: impl FnMut() -> A) -> Result<A::Value, String> {
     let deadline = Instant::now() + TIMEOUT;
     // Short at first, because most waits end soon; longer later, so that waiting does not occupy the machine.
     let mut pause = Duration::from_millis(4);
