@@ -132,16 +132,15 @@ impl Builder {
     /// Creates and starts the server, and creates the extensions.
     #[track_caller]
     pub fn start(self) -> Cluster {
+        let extensions = self.extensions.clone();
         // A copied installation may have another version of them.
-        if self.pg_config == pg_config() && !self.extensions.is_empty() {
-            let extensions = self.extensions.clone();
+        if self.pg_config == pg_config() && !extensions.is_empty() {
             let cluster = self.created_by(|data_dir, pg_config, bin_dir| {
                 template::copy_with_extensions_to(&extensions, data_dir, pg_config, bin_dir);
             });
             cluster.start_server();
             return cluster;
         }
-        let extensions = self.extensions.clone();
         let cluster = self.stopped();
         cluster.start_server();
         for name in extensions {
