@@ -169,6 +169,7 @@ mod tables {
     mod names;
     mod partitions;
     mod partman;
+    mod uuid_rows;
 }
 mod versions {
     mod files;
