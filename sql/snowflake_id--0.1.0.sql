@@ -400,11 +400,6 @@ CREATE FUNCTION snowflake_decode(
     OUT generated_at timestamptz, OUT datacenter_id int, OUT worker_id int, OUT clock_seq int, OUT sequence bigint
 ) STRICT IMMUTABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_decode_as_wrapper';
 
-CREATE FUNCTION snowflake_internal."can_commit"() RETURNS bool
-STRICT VOLATILE PARALLEL RESTRICTED
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'can_commit_wrapper';
-
 CREATE FUNCTION snowflake_internal."check_registry"(
     "by_hand" INT[]
 ) RETURNS TABLE (
@@ -848,45 +843,45 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_segment_nextval_support(interna
 --
 -- Names of PostgreSQL objects are not schema-qualified here, because each function sets search_path, which starts with
 -- pg_catalog.
+--
+-- The functions that a plan calls many times are in PL/pgSQL, which plans their queries only once in a session.
 
 -- Numbers of a segment do not require wider columns. If `widens` is false, all columns are treated as bigint. So
 -- are columns of type snowflake.
 --
 -- Columns are identified by name. Their numbers can differ between a parent and its partitions or children.
+--
+-- PL/pgSQL keeps the plan of the query. A function in SQL would be planned in each of the many calls.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_columns(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (
     relation oid, relation_name text, relation_kind "char", column_number smallint, column_name name, type oid,
     is_bigint boolean, is_adopted boolean, is_root boolean, is_owned boolean
 )
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    WITH RECURSIVE found (relation, column_name, is_adopted) AS (
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH RECURSIVE
+    -- From a table to its children, to its parents, and to the tables that reference it. PostgreSQL has no index for the last.
+    edge (source, target, referenced, referencing) AS MATERIALIZED (
+        SELECT inhparent, inhrelid, NULL::smallint[], NULL::smallint[] FROM pg_inherits
+        UNION ALL
+        SELECT inhrelid, inhparent, NULL, NULL FROM pg_inherits
+        UNION ALL
+        SELECT confrelid, conrelid, confkey, conkey FROM pg_constraint WHERE contype = 'f'
+    ),
+    found (relation, column_name, is_adopted) AS (
         SELECT adopted_table::oid, adopted_column, true
         UNION
-        SELECT step.*
-        FROM found CROSS JOIN LATERAL (
-            SELECT child.inhrelid, found.column_name, found.is_adopted
-            FROM pg_inherits AS child
-            WHERE child.inhparent = found.relation
-            UNION ALL
-            SELECT parent.inhparent, found.column_name, found.is_adopted
-            FROM pg_inherits AS parent
-            WHERE parent.inhrelid = found.relation
-            UNION ALL
-            SELECT foreign_key.conrelid, referencing.attname, false
-            FROM pg_constraint AS foreign_key
-            CROSS JOIN LATERAL unnest(foreign_key.conkey, foreign_key.confkey) AS pair (referencing, referenced)
-            JOIN pg_attribute AS referencing
-              ON referencing.attrelid = foreign_key.conrelid AND referencing.attnum = pair.referencing
-            JOIN pg_attribute AS referenced
-              ON referenced.attrelid = foreign_key.confrelid AND referenced.attnum = pair.referenced
-            WHERE foreign_key.contype = 'f' AND foreign_key.confrelid = found.relation
-              AND referenced.attname = found.column_name
-        ) AS step (relation, column_name, is_adopted)
         -- A parent may lack the column.
-        WHERE EXISTS (
-            SELECT FROM pg_attribute AS attribute
-            WHERE attribute.attrelid = step.relation AND attribute.attname = step.column_name
-        )
+        SELECT edge.target, next.attname, found.is_adopted AND edge.referenced IS NULL
+        FROM found
+        JOIN edge ON edge.source = found.relation
+        JOIN pg_attribute AS own ON own.attrelid = found.relation AND own.attname = found.column_name
+        JOIN pg_attribute AS next
+          ON next.attrelid = edge.target
+         AND CASE WHEN edge.referenced IS NULL THEN next.attname = found.column_name
+                  ELSE next.attnum = edge.referencing[array_position(edge.referenced, own.attnum)] END
     )
     SELECT found.relation,
            format('%I.%I',
@@ -905,6 +900,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON attribute.attrelid = found.relation AND attribute.attname = found.column_name
     JOIN pg_type AS type ON type.oid = attribute.atttypid
     GROUP BY found.relation, class.oid, namespace.oid, attribute.attrelid, attribute.attnum, type.oid;
+END
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_columns(regclass, name, boolean) IS
     'column and the foreign key columns that reference it, in all partitions and children, for snowflake_adopt()';
@@ -914,7 +910,10 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_columns(regclass, name, b
 -- referencing and the referenced table, even if one of the columns is already a bigint.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (description text, owner regrole)
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH involved AS MATERIALIZED (
         SELECT * FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
@@ -939,13 +938,17 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
         SELECT partition.relid FROM concerned CROSS JOIN LATERAL pg_partition_tree(concerned.relation) AS partition
     ) AS concerned_with_partitions
     JOIN pg_class AS class ON class.oid = concerned_with_partitions.relation;
+END
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_owners(regclass, name, boolean) IS
     'tables whose definitions contain code that the statements run, and their owners, for snowflake_adopt()';
 
 CREATE FUNCTION snowflake_internal.snowflake_adopt_sequences(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, relation oid, relation_name text, is_identity boolean, used_by text)
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH adopted AS MATERIALIZED (
         SELECT * FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) WHERE is_adopted
     )
@@ -972,6 +975,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
      AND depend.refobjsubid = adopted.column_number AND depend.classid = 'pg_class'::regclass
     JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace;
+END
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_sequences(regclass, name, boolean) IS
     'sequences owned by the column, in all partitions and children, and other objects that use them, for snowflake_adopt()';
@@ -1009,18 +1013,14 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_given(regclass, name, boolean) IS
     'sequences of the column, and the highest value that each sequence has returned, for snowflake_adopt()';
 
-CREATE FUNCTION snowflake_internal.snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
+-- Values of a row type are not rewritten when a column of the table is.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_row_types(relations oid[])
 RETURNS TABLE (obstacle text, remedy text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    WITH RECURSIVE involved AS MATERIALIZED (
-        SELECT *, pg_describe_object('pg_class'::regclass, relation, column_number) AS description
-        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
-    ),
-    widened AS (SELECT * FROM involved WHERE NOT is_bigint),
-
+    WITH RECURSIVE
     -- The row types of the tables, and the types that contain them.
     row_type (relation, type) AS (
-        SELECT widened.relation, class.reltype FROM widened JOIN pg_class AS class ON class.oid = widened.relation
+        SELECT class.oid, class.reltype FROM pg_class AS class WHERE class.oid = ANY (relations)
         UNION
         SELECT row_type.relation, coalesce(class.reltype, depend.objid)
         FROM row_type
@@ -1029,6 +1029,27 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
           ON depend.classid = 'pg_class'::regclass AND class.oid = depend.objid AND depend.objsubid > 0
         WHERE depend.classid = 'pg_type'::regclass OR class.relkind NOT IN ('r', 'p', 'm')
     )
+    SELECT format('%s uses the row type of %s',
+                  pg_describe_object('pg_class'::regclass, depend.objid, depend.objsubid),
+                  pg_describe_object('pg_class'::regclass, row_type.relation, 0)),
+           'Drop these columns, or change their type, for example to jsonb.'
+    FROM row_type
+    JOIN pg_depend AS depend
+      ON depend.refclassid = 'pg_type'::regclass AND depend.refobjid = row_type.type
+     AND depend.classid = 'pg_class'::regclass AND depend.objsubid > 0
+    JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind IN ('r', 'p', 'm');
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_row_types(oid[]) IS
+    'columns that store whole rows of tables, for snowflake_adopt() and snowflake_adopt_online()';
+
+CREATE FUNCTION snowflake_internal.snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
+RETURNS TABLE (obstacle text, remedy text)
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+    WITH involved AS MATERIALIZED (
+        SELECT *, pg_describe_object('pg_class'::regclass, relation, column_number) AS description
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+    ),
+    widened AS (SELECT * FROM involved WHERE NOT is_bigint)
 
     SELECT format('%s depends on %s',
                   CASE WHEN view.oid IS NOT NULL THEN pg_describe_object('pg_class'::regclass, view.oid, 0)
@@ -1055,15 +1076,17 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       AND coalesce(generated.attinhcount, 0) = 0 AND coalesce(trigger.tgparentid, 0) = 0
 
     UNION
-    SELECT format('%s uses the row type of %s',
-                  pg_describe_object('pg_class'::regclass, depend.objid, depend.objsubid),
-                  pg_describe_object('pg_class'::regclass, row_type.relation, 0)),
-           'Drop these columns, or change their type, for example to jsonb.'
-    FROM row_type
-    JOIN pg_depend AS depend
-      ON depend.refclassid = 'pg_type'::regclass AND depend.refobjid = row_type.type
-     AND depend.classid = 'pg_class'::regclass AND depend.objsubid > 0
-    JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind IN ('r', 'p', 'm')
+    SELECT users.obstacle, users.remedy
+    FROM snowflake_internal.snowflake_adopt_row_types(ARRAY(SELECT relation FROM widened)) AS users
+
+    UNION
+    SELECT format('%s is being replaced by snowflake_adopt_online()', widened.description),
+           format('Let that procedure finish, or: CALL %s.snowflake_adopt_online(%L, %L, dry_run => false, abandon => true);',
+                  snowflake_internal.home(), widened.relation_name, widened.column_name)
+    FROM widened
+    JOIN pg_constraint AS proof
+      ON proof.conrelid = widened.relation AND proof.contype = 'c' AND proof.conname ~ '^snowflake_new_\d+$'
+     AND widened.column_number = ANY (proof.conkey)
 
     UNION
     SELECT format('%s is part of the partition key', widened.description),
@@ -1145,7 +1168,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_obstacles(regclass, name,
 -- `kept_defaults` are default expressions in the form in which PostgreSQL shows them. If `rewrites` is false, the columns
 -- become bigint without rewriting the tables.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_notes(
-    adopted_table regclass, adopted_column name, widens boolean, kept_defaults text[], rewrites boolean
+    adopted_table regclass, adopted_column name, widens boolean, kept_defaults text[], drops_sequences boolean
 )
 RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -1166,7 +1189,6 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            'Set lock_timeout, so that other sessions do not queue behind a waiting lock request. Afterwards, run ANALYZE on '
            'the tables.'
     FROM widened
-    WHERE rewrites
     HAVING count(*) > 0
 
     UNION ALL
@@ -1218,22 +1240,295 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WHERE involved.relation = adopted_table AND involved.is_adopted
       AND pg_get_expr(expression.adbin, expression.adrelid) <> ALL (kept_defaults)
       -- Exclude defaults that use a dropped sequence, because they cannot be restored.
-      AND NOT EXISTS (
+      AND NOT (drops_sequences AND EXISTS (
           SELECT FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens) AS dropped
           JOIN pg_depend AS use ON use.refclassid = 'pg_class'::regclass AND use.refobjid = dropped.sequence
           WHERE use.classid = 'pg_attrdef'::regclass AND use.objid = expression.oid AND dropped.used_by IS NULL
-      )
+      ))
 
     UNION ALL
     SELECT false,
            format('sequence %s will be kept', sequence_name),
-           format('The sequence is used by %s.', used_by),
+           coalesce(format('The sequence is used by %s.', used_by), 'Other sessions may still take values of the sequence.'),
            format('When the sequence is no longer used: DROP SEQUENCE %s;', sequence_name)
     FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
-    WHERE NOT is_identity AND used_by IS NOT NULL;
+    WHERE NOT is_identity AND (used_by IS NOT NULL OR NOT drops_sequences)
+
+    UNION ALL
+    SELECT * FROM snowflake_internal.snowflake_adopt_unlinked_note(adopted_table, adopted_column) WHERE widens;
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text[], boolean) IS
     'notices and warnings about the statements, for snowflake_adopt()';
+
+-- The layout decides what is stored for years. What a session has set is gone with the session.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_check_layout(is_first boolean) RETURNS void
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    setting record;
+BEGIN
+    SELECT source, quote_literal(current_setting('snowflake_id.layout', true)) AS value INTO setting
+    FROM pg_settings WHERE name = 'snowflake_id.layout';
+    IF setting.source IN ('session', 'client') THEN
+        RAISE EXCEPTION 'snowflake_id.layout is set only in this session'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'The default of the column takes IDs in the layout of the session that inserts the row.',
+                  HINT = format('Set the layout for all sessions, and connect again: ALTER DATABASE %I SET snowflake_id.layout = %s;',
+                                current_database(), setting.value);
+    ELSIF is_first AND setting.source IN ('user', 'database user') THEN
+        RAISE WARNING 'snowflake_id.layout is set for role %', quote_ident(current_user)
+            USING DETAIL = 'Other roles that insert rows may use another layout.',
+                  HINT = format('To set the layout for all roles: ALTER DATABASE %I SET snowflake_id.layout = %s;',
+                                current_database(), setting.value);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_check_layout(boolean) IS
+    'refuses a layout that only the session has, for snowflake_adopt() and snowflake_adopt_online()';
+
+-- What snowflake_adopt() and snowflake_adopt_online() must not change: all that the catalogs contain about the tables. The
+-- lists below name what may change. Therefore, a property that is not named here, or that a later version of PostgreSQL
+-- adds, is compared.
+
+-- snowflake_adopt_online() puts a remark in front of the comment of each constraint that is not checked again yet.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_old_comment(comment text) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+    SELECT nullif(regexp_replace(comment, '^snowflake_adopt_online: not yet checked\.\n?', ''), '');
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_old_comment(text) IS
+    'comment of a constraint without the remark of snowflake_adopt_online()';
+
+-- Internal triggers on the referenced tables execute the actions of foreign keys, in the order of their names, which contain
+-- OIDs. Only the owner of a table can rename its triggers.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_actions(relations oid[])
+RETURNS TABLE (referenced oid, referencing oid, name name, function regproc, type smallint, trigger name)
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    SELECT trigger.tgrelid, definition.conrelid, definition.conname, trigger.tgfoid, trigger.tgtype, trigger.tgname
+    FROM pg_trigger AS trigger
+    JOIN pg_constraint AS definition ON definition.oid = trigger.tgconstraint AND definition.contype = 'f'
+    JOIN pg_class AS class ON class.oid = trigger.tgrelid
+    JOIN pg_proc AS code ON code.oid = trigger.tgfoid
+    -- Not the triggers on the referencing tables, which only check rows.
+    WHERE code.proname !~ '^RI_FKey_check_'
+      -- PostgreSQL refuses other names for the triggers of partitions.
+      AND trigger.tgisinternal AND trigger.tgparentid = 0 AND trigger.tgrelid = ANY (relations)
+      AND pg_has_role(class.relowner, 'USAGE');
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_actions(oid[]) IS
+    'triggers that execute the actions of foreign keys, for snowflake_adopt() and snowflake_adopt_online()';
+
+-- Gives the triggers of foreign keys that were created again the names that they had.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_restore_actions(relations oid[], former jsonb) RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql
+-- Renaming the triggers of partitions raises notices.
+SET search_path = pg_catalog, pg_temp SET client_min_messages = warning AS $$
+DECLARE
+    statement text;
+BEGIN
+    FOR statement IN
+        SELECT format('ALTER TRIGGER %I ON %s RENAME TO %I', now.trigger, now.referenced::regclass, before.trigger)
+        FROM snowflake_internal.snowflake_adopt_actions(relations) AS now
+        JOIN jsonb_to_recordset(former)
+            AS before (referenced oid, referencing oid, name name, function regproc, type smallint, trigger name)
+            USING (referenced, referencing, name, function, type)
+        WHERE now.trigger <> before.trigger
+        ORDER BY now.referenced, before.trigger
+    LOOP
+        EXECUTE statement;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_restore_actions(oid[], jsonb) IS
+    'restores the order of the actions of foreign keys, for snowflake_adopt() and snowflake_adopt_online()';
+
+-- A call such as f(id) can find another function when the type of the column changes, perhaps of another role. The functions
+-- of pg_catalog are not listed, because nothing depends on them.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_calls(catalog regclass, object oid) RETURNS text
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(DISTINCT pg_describe_object(refclassid, refobjid, 0), ', ')
+    FROM pg_depend
+    WHERE classid = catalog AND objid = object AND refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass) AND deptype = 'n';
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_calls(regclass, oid) IS
+    'functions and operators in the definition of an object, for snowflake_adopt_online()';
+
+-- `widened` and `new_defaults` are columns, as OID of the table, a period, and name. If `casts_may_change`, the expressions in
+-- indexes and constraints may contain other casts, because PostgreSQL parses them again for columns of type bigint.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_properties(
+    relations oid[], widened text[], new_defaults text[], casts_may_change boolean
+) RETURNS SETOF text
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off
+SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 'ISO' SET intervalstyle = 'postgres' AS $$
+    WITH casts (pattern) AS (
+        SELECT CASE WHEN casts_may_change THEN '::(bigint|integer|smallint)|[()'']' ELSE '$^' END
+    )
+    SELECT format('table %s: %s', class.oid::regclass,
+                  to_jsonb(class) - '{oid,reltype,relfilenode,relpages,reltuples,relallvisible,relallfrozen,relnatts,relchecks,
+                                      relhasindex,relhastriggers,relhasrules,relfrozenxid,relminmxid,relrewrite,relacl,
+                                      reltoastrelid}'::text[]
+                  || jsonb_build_object(
+                      'toast options', (SELECT toast.reloptions FROM pg_class AS toast WHERE toast.oid = class.reltoastrelid),
+                      'privileges', (SELECT jsonb_agg(to_jsonb(acl) ORDER BY acl::text) FROM aclexplode(class.relacl) AS acl),
+                      'comment', obj_description(class.oid, 'pg_class')))
+    FROM pg_class AS class
+    WHERE class.oid = ANY (relations)
+
+    UNION ALL
+    SELECT format('column %s.%s: %s', attribute.attrelid::regclass, attribute.attname,
+                  to_jsonb(attribute)
+                  - '{attrelid,attnum,attcacheoff,atthasmissing,attmissingval,attacl,attoptions}'::text[]
+                  - CASE WHEN place.name = ANY (widened) THEN '{atttypid,attlen,attbyval,attalign}'::text[] ELSE '{}' END
+                  - CASE WHEN place.name = ANY (new_defaults) THEN '{attidentity,atthasdef}'::text[] ELSE '{}' END
+                  || jsonb_build_object(
+                      'default', CASE WHEN place.name <> ALL (new_defaults) THEN pg_get_expr(expression.adbin, expression.adrelid) END,
+                      'privileges', (SELECT jsonb_agg(to_jsonb(acl) ORDER BY acl::text) FROM aclexplode(attribute.attacl) AS acl),
+                      'comment', col_description(attribute.attrelid, attribute.attnum),
+                      -- ANALYZE of some versions stores an option of its own.
+                      'options', (SELECT array_agg(option ORDER BY option) FROM unnest(attribute.attoptions) AS option
+                                  WHERE NOT starts_with(option, 'pg_')),
+                      'labels', (SELECT jsonb_agg(to_jsonb(label) - 'objsubid' ORDER BY label.provider)
+                                 FROM pg_seclabel AS label
+                                 WHERE label.classoid = 'pg_class'::regclass AND label.objoid = attribute.attrelid
+                                   AND label.objsubid = attribute.attnum)))
+    FROM pg_attribute AS attribute
+    CROSS JOIN LATERAL concat(attribute.attrelid, '.', attribute.attname) AS place (name)
+    LEFT JOIN pg_attrdef AS expression
+      ON expression.adrelid = attribute.attrelid AND expression.adnum = attribute.attnum
+    WHERE attribute.attrelid = ANY (relations) AND attribute.attnum > 0 AND NOT attribute.attisdropped
+      AND attribute.attname !~ '^snowflake_new_\d+$'
+
+    UNION ALL
+    -- A foreign key that is not checked again yet has a comment that says so.
+    SELECT format('constraint %s of %s: %s', kept.name, definition.conrelid::regclass,
+                  to_jsonb(definition) - CASE WHEN kept.name IS NULL THEN 'conname' ELSE '' END
+                  - '{oid,conrelid,confrelid,conindid,conparentid,conkey,confkey,conpfeqop,conppeqop,conffeqop,confdelsetcols,
+                      conexclop,conbin,convalidated}'::text[]
+                  || jsonb_build_object(
+                      'definition', regexp_replace(regexp_replace(pg_get_constraintdef(definition.oid), ' NOT VALID$', ''),
+                                                   casts.pattern, '', 'g'),
+                      'calls', CASE WHEN NOT casts_may_change AND definition.contype = 'c'
+                                    THEN snowflake_internal.snowflake_adopt_calls('pg_constraint', definition.oid) END,
+                      'comment', snowflake_internal.snowflake_adopt_old_comment(note.text),
+                      'is_valid', definition.convalidated OR coalesce(starts_with(note.text, 'snowflake_adopt_online: '), false)))
+    FROM casts, pg_constraint AS definition
+    CROSS JOIN LATERAL obj_description(definition.oid, 'pg_constraint') AS note (text)
+    -- Since PostgreSQL 18, NOT NULL is a constraint. If a partition inherits it, ALTER TYPE gives it the name that it has in the
+    -- parent.
+    CROSS JOIN LATERAL (SELECT CASE WHEN definition.contype <> 'n' OR definition.conislocal THEN definition.conname END) AS kept (name)
+    WHERE (definition.conrelid = ANY (relations) OR definition.confrelid = ANY (relations))
+      AND definition.conname !~ '^snowflake_new_\d+(_some)?$'
+
+    UNION ALL
+    -- The triggers of constraints. The actions of foreign keys are in the order in which they are executed. Those of partitions
+    -- have no order of their own.
+    SELECT format('triggers of constraints of %s: %s', trigger.tgrelid::regclass,
+                  jsonb_agg(jsonb_build_array(place.name, trigger.tgfoid::regproc, trigger.tgtype, trigger.tgenabled,
+                                              trigger.tgdeferrable, trigger.tginitdeferred)
+                            ORDER BY action.trigger::text COLLATE "C", place.name COLLATE "C", trigger.tgfoid, trigger.tgtype))
+    FROM pg_trigger AS trigger
+    JOIN pg_constraint AS definition ON definition.oid = trigger.tgconstraint
+    CROSS JOIN LATERAL concat(definition.conrelid::regclass, '.', definition.conname) AS place (name)
+    LEFT JOIN snowflake_internal.snowflake_adopt_actions(relations) AS action
+      ON action.referenced = trigger.tgrelid AND action.trigger = trigger.tgname
+    WHERE trigger.tgisinternal AND trigger.tgparentid = 0 AND trigger.tgrelid = ANY (relations)
+    GROUP BY trigger.tgrelid
+
+    UNION ALL
+    SELECT format('trigger %s of %s: %s %s %s', trigger.tgname, trigger.tgrelid::regclass, pg_get_triggerdef(trigger.oid),
+                  trigger.tgenabled, obj_description(trigger.oid, 'pg_trigger'))
+    FROM pg_trigger AS trigger
+    WHERE trigger.tgrelid = ANY (relations) AND NOT trigger.tgisinternal AND trigger.tgname !~ '^zz_snowflake_new_\d+$'
+
+    UNION ALL
+    SELECT format('index %s: %s %s %s', class.oid::regclass,
+                  regexp_replace(pg_get_indexdef(class.oid), casts.pattern, '', 'g'),
+                  to_jsonb(definition) - '{indexrelid,indrelid,indkey,indclass,indexprs,indpred,indcheckxmin}'::text[],
+                  to_jsonb(class) - '{oid,relfilenode,relpages,reltuples,relallvisible,relallfrozen,relrewrite}'::text[]
+                  || jsonb_build_object(
+                      'calls', CASE WHEN NOT casts_may_change AND (definition.indexprs IS NOT NULL OR definition.indpred IS NOT NULL)
+                                    THEN snowflake_internal.snowflake_adopt_calls('pg_class', class.oid) END,
+                      'comment', obj_description(class.oid, 'pg_class'),
+                      'columns', (SELECT jsonb_agg(jsonb_build_array(
+                                      CASE WHEN NOT casts_may_change THEN attribute.attname END, attribute.attoptions, attribute.attstattarget,
+                                                                     attribute.attcollation) ORDER BY attribute.attnum)
+                                  FROM pg_attribute AS attribute WHERE attribute.attrelid = class.oid)))
+    FROM casts, pg_index AS definition
+    JOIN pg_class AS class ON class.oid = definition.indexrelid
+    WHERE definition.indrelid = ANY (relations) AND class.relname !~ '^snowflake_new_\d+$'
+
+    UNION ALL
+    -- snowflake_adopt() drops the sequences of the columns that get another default.
+    SELECT format('sequence %s: %s %s', class.oid::regclass, to_jsonb(definition) - '{seqrelid,seqtypid}'::text[],
+                  to_jsonb(class) - '{oid,reltype,relfilenode,relpages,reltuples,relallvisible,relallfrozen,relrewrite,relacl}'::text[]
+                  || jsonb_build_object(
+                      'privileges', (SELECT jsonb_agg(to_jsonb(acl) ORDER BY acl::text)
+                                     FROM aclexplode(coalesce(class.relacl, acldefault('s', class.relowner))) AS acl),
+                      'comment', obj_description(class.oid, 'pg_class')))
+    FROM pg_depend AS depend
+    JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
+    JOIN pg_sequence AS definition ON definition.seqrelid = class.oid
+    JOIN pg_attribute AS attribute ON attribute.attrelid = depend.refobjid AND attribute.attnum = depend.refobjsubid
+    WHERE depend.classid = 'pg_class'::regclass AND depend.refclassid = 'pg_class'::regclass AND depend.refobjid = ANY (relations)
+      AND concat(attribute.attrelid, '.', attribute.attname) <> ALL (new_defaults)
+
+    UNION ALL
+    SELECT format('statistics %s: %s', stxname, regexp_replace(pg_get_statisticsobjdef(oid), casts.pattern, '', 'g'))
+    FROM casts, pg_statistic_ext WHERE stxrelid = ANY (relations)
+    UNION ALL
+    SELECT format('rule %s', pg_get_ruledef(oid)) FROM pg_rewrite WHERE ev_class = ANY (relations)
+    UNION ALL
+    SELECT format('policy %s: %s %s', to_jsonb(policy) - '{oid,polqual,polwithcheck}'::text[],
+                  pg_get_expr(policy.polqual, policy.polrelid), pg_get_expr(policy.polwithcheck, policy.polrelid))
+    FROM pg_policy AS policy WHERE policy.polrelid = ANY (relations);
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_properties(oid[], text[], text[], boolean) IS
+    'what the catalogs contain about tables and must not change, for snowflake_adopt() and snowflake_adopt_online()';
+
+CREATE FUNCTION snowflake_internal.snowflake_adopt_compare(before text[], after text[]) RETURNS void
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    differences text;
+BEGIN
+    SELECT string_agg(sign || line, E'\n' ORDER BY line COLLATE "C", sign DESC) INTO differences
+    FROM (
+        SELECT '- ' AS sign, line FROM (SELECT unnest(before) EXCEPT SELECT unnest(after)) AS gone (line)
+        UNION ALL
+        SELECT '+ ', line FROM (SELECT unnest(after) EXCEPT SELECT unnest(before)) AS come (line)
+    ) AS difference;
+    IF differences IS NOT NULL THEN
+        RAISE EXCEPTION 'the statements would change more than types and defaults'
+            USING ERRCODE = 'feature_not_supported', DETAIL = differences,
+                  HINT = 'Nothing was changed. Remove the property that DETAIL shows, repeat the call, and restore it.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_compare(text[], text[]) IS
+    'raises an error if properties of tables differ, for snowflake_adopt() and snowflake_adopt_online()';
+
+-- The tables that snowflake_adopt() compares, and the columns whose types and defaults change.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_compared(
+    adopted_table regclass, adopted_column name, widens boolean, OUT relations oid[], OUT widened text[], OUT new_defaults text[]
+)
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH involved AS MATERIALIZED (
+        SELECT *, concat(relation, '.', column_name) AS place
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+    )
+    SELECT (SELECT array_agg(relation)
+            FROM (SELECT relation FROM involved WHERE is_adopted OR NOT is_bigint
+                  UNION
+                  -- The actions of these foreign keys are recreated, too.
+                  SELECT other.relation
+                  FROM involved JOIN pg_constraint AS foreign_key ON foreign_key.contype = 'f'
+                   AND (foreign_key.conrelid = involved.relation AND involved.column_number = ANY (foreign_key.conkey)
+                        OR foreign_key.confrelid = involved.relation AND involved.column_number = ANY (foreign_key.confkey))
+                  CROSS JOIN LATERAL (VALUES (foreign_key.conrelid), (foreign_key.confrelid)) AS other (relation)
+                  WHERE NOT involved.is_bigint) AS concerned),
+           coalesce(array_agg(place) FILTER (WHERE NOT is_bigint), '{}'),
+           coalesce(array_agg(place) FILTER (WHERE is_adopted), '{}')
+    FROM involved;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_compared(regclass, name, boolean) IS
+    'tables, and columns whose types and defaults change, for snowflake_adopt()';
 
 -- snowflake_adopt() moves existing tables to snowflake IDs. adopt_findings.sql collects the facts that it needs.
 --
@@ -1431,6 +1726,7 @@ DECLARE
     highest bigint;
     lowest_to_come bigint;
     sets_default boolean;
+    rewrites boolean;
     note record;
 BEGIN
     IF segment IS NULL AND generator <> 'snowflake' OR octet_length(segment) NOT BETWEEN 1 AND 255 THEN
@@ -1440,6 +1736,9 @@ BEGIN
     END IF;
 
     target := snowflake_internal.snowflake_adopt_target(adopted_table, adopted_column, widens);
+    IF widens THEN
+        PERFORM snowflake_internal.snowflake_adopt_check_layout(true);
+    END IF;
 
     -- Check that new rows will get IDs. A call for an ID may wait, so the check is made before the locks are acquired.
     IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -1511,6 +1810,9 @@ BEGIN
             USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
     END IF;
 
+    rewrites := EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+                        WHERE NOT is_bigint);
+
     -- Check that new IDs differ from existing values. No new ID is lower than the first ID of the current tick.
     SELECT bool_or((pg_get_expr(expression.adbin, expression.adrelid) = ANY (kept_defaults)) IS NOT TRUE)
     INTO sets_default
@@ -1530,16 +1832,18 @@ BEGIN
                     USING ERRCODE = 'insufficient_privilege',
                           DETAIL = 'snowflake_adopt() reads the last value of the sequence.',
                           HINT = format('To grant the privilege: GRANT SELECT ON SEQUENCE %s TO %s;', note.sequence_name, caller);
-            ELSIF for_execution AND note.is_ours THEN
+            ELSIF for_execution AND note.is_ours AND (rewrites OR NOT widens) THEN
                 -- The statement changes nothing, but prevents other sessions from taking values until this transaction
-                -- ends.
+                -- ends. If only the default changes, the sequence is kept: a transaction that has called nextval() before it
+                -- writes to the table would cause a deadlock.
                 EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', note.sequence_name, note.increment);
             END IF;
         END LOOP;
         SELECT greatest(highest, max(given.highest_given)) INTO highest
         FROM snowflake_internal.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
         IF widens THEN
-            lowest_to_come := snowflake_internal.lowest_new_id();
+            -- A sequence that is kept can return more values.
+            lowest_to_come := snowflake_internal.lowest_new_id() - CASE WHEN rewrites THEN 0 ELSE 1000000 END;
         ELSIF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % are not below the next number', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -1597,7 +1901,15 @@ BEGIN
         FROM involved WHERE relation = adopted_table AND is_adopted AND sets_default
         UNION ALL
         SELECT 4, 0, sequence_name, format('DROP SEQUENCE %s;', sequence_name), NULL
-        FROM sequences WHERE NOT is_identity AND used_by IS NULL
+        FROM sequences WHERE NOT is_identity AND used_by IS NULL AND (rewrites OR NOT widens)
+        UNION ALL
+        -- ALTER TYPE creates the indexes again, without the targets of their expressions.
+        SELECT 2, 1000000, format('%s.%s', index.indexrelid, attribute.attnum),
+               format('ALTER INDEX %s ALTER COLUMN %s SET STATISTICS %s;', index.indexrelid::regclass, attribute.attnum, attribute.attstattarget), NULL
+        FROM tree
+        JOIN pg_index AS index ON index.indrelid = tree.relation
+        JOIN pg_attribute AS attribute ON attribute.attrelid = index.indexrelid AND attribute.attstattarget >= 0
+        WHERE attribute.attnum <= index.indnkeyatts AND index.indkey[attribute.attnum - 1] = 0
     )
     SELECT step.statement, step.notice FROM step ORDER BY phase, position, name;
 
@@ -1606,7 +1918,8 @@ BEGIN
         RETURN;
     END IF;
     FOR note IN
-        SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, widens, kept_defaults, true)
+        SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, widens, kept_defaults,
+                                                                        rewrites OR NOT widens)
     LOOP
         IF note.is_warning THEN
             RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
@@ -1655,7 +1968,13 @@ CREATE FUNCTION snowflake_adopt(
 ) RETURNS SETOF text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 DECLARE
+    widens CONSTANT pg_catalog.bool := generator OPERATOR(pg_catalog.=) 'snowflake'::pg_catalog.text;
     step pg_catalog.record;
+    relations pg_catalog.oid[];
+    widened pg_catalog.text[];
+    new_defaults pg_catalog.text[];
+    before pg_catalog.text[];
+    actions pg_catalog.jsonb;
 BEGIN
     IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL OR generator IS NULL THEN
         RAISE EXCEPTION 'table_name, column_name, dry_run and generator must not be null' USING ERRCODE = 'null_value_not_allowed';
@@ -1663,6 +1982,13 @@ BEGIN
     -- The plan is complete before the first statement runs.
     FOR step IN SELECT * FROM snowflake_internal.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP
         IF NOT dry_run THEN
+            IF before IS NULL THEN
+                -- The tables are locked now.
+                SELECT facts.* INTO relations, widened, new_defaults
+                FROM snowflake_internal.snowflake_adopt_compared(table_name, column_name, widens) AS facts;
+                before := ARRAY(SELECT snowflake_internal.snowflake_adopt_properties(relations, widened, new_defaults, true));
+                actions := (SELECT pg_catalog.jsonb_agg(pg_catalog.to_jsonb(action)) FROM snowflake_internal.snowflake_adopt_actions(relations) AS action);
+            END IF;
             -- Rewriting a table can take a long time, and no pg_stat_progress view shows the progress.
             IF step.notice IS NOT NULL THEN
                 RAISE NOTICE '%', step.notice;
@@ -1671,167 +1997,93 @@ BEGIN
         END IF;
         RETURN NEXT step.statement;
     END LOOP;
-    IF NOT dry_run THEN
-        PERFORM snowflake_internal.snowflake_adopt_check_defaults(
-            table_name, column_name, generator OPERATOR(pg_catalog.=) 'snowflake'::pg_catalog.text);
+    IF before IS NOT NULL THEN
+        -- Foreign keys were created again.
+        PERFORM snowflake_internal.snowflake_adopt_restore_actions(relations, actions);
+        PERFORM snowflake_internal.snowflake_adopt_compare(
+            before, ARRAY(SELECT snowflake_internal.snowflake_adopt_properties(relations, widened, new_defaults, true)));
+        PERFORM snowflake_internal.snowflake_adopt_check_defaults(table_name, column_name, widens);
     END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean, regrole, text) IS
     'changes a column, and the foreign keys that reference it, to snowflake IDs or numbers of a segment; executes the statements only if dry_run is false';
 
--- The facts that snowflake_adopt_online() needs in addition to those of snowflake_adopt(). All progress is stored in the
--- catalogs, as the objects that the steps create:
+-- The facts that snowflake_adopt_online() needs in addition to those of snowflake_adopt(). All progress is in the catalogs.
+-- Beside a column of type int or smallint with number 3, the procedure creates
 --
--- * a new column of type bigint beside each column of type int or smallint,
--- * trigger zz_snowflake_adopt, which keeps the new columns equal to the old ones; its arguments are pairs of names,
--- * a constraint CHECK for each new column, which is valid when the columns are known to be equal,
--- * a sequence whose value is the number of pages that are filled, and whose maximum is the number of pages to fill,
--- * indexes and foreign keys of the new columns.
+-- * column snowflake_new_3 of type bigint, whose comment contains the number of pages that are filled,
+-- * trigger zz_snowflake_new_3, which keeps the columns equal, with a function in the schema of the table,
+-- * constraint snowflake_new_3, a CHECK that they are equal, and snowflake_new_3_some, that the new one is not null,
+-- * indexes snowflake_new_*, each with the OID of the old index.
 --
--- The names are those of the old objects, followed by _snowflake.
+-- These names cannot collide, and no name is too long. If the tables are restored from a dump, numbers and OIDs can differ.
+-- The constraint CHECK refers to both columns, so they are still found. The objects belong to the owner of the table, and do not
+-- depend on the extension.
 
-CREATE FUNCTION snowflake_internal.snowflake_adopt_copy() RETURNS trigger
-    VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_adopt_copy';
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_copy() IS
-    'keeps new columns equal to the columns that they will replace; trigger function, for snowflake_adopt_online()';
+CREATE FUNCTION snowflake_internal.snowflake_adopt_marker() RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql RETURN 'snowflake_adopt_online: ';
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_marker() IS
+    'begin of the comments of snowflake_adopt_online(); internal';
 
--- A name has at most 63 bytes.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_new_name(old_name name) RETURNS name
-IMMUTABLE STRICT PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT (left(old_name::text, max(length)) || '_snowflake')::name
-    FROM generate_series(0, 53) AS length
-    WHERE octet_length(left(old_name::text, length)) <= 53;
+-- The body of the trigger function. PL/pgSQL has keywords of its own, so the name of the column is always quoted.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_copy_body(new_name name, old_name name) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('BEGIN NEW.%s := NEW."%s"; RETURN NEW; END', new_name, replace(old_name::text, '"', '""'));
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_new_name(name) IS
-    'name of the new object beside an old one, for snowflake_adopt_online()';
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_copy_body(name, name) IS
+    'body of the function that keeps a new column equal to the old one, for snowflake_adopt_online()';
 
--- The columns to be replaced. `new_number` is NULL until the new column and its trigger exist.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_pairs(adopted_table regclass, adopted_column name)
+-- The new columns of this database. `is_kept` is true if the trigger and its function are as the procedure has created them,
+-- and `is_proved` is true if the columns are known to be equal.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_new_columns()
 RETURNS TABLE (
-    relation oid, relation_name text, is_adopted boolean, old_number smallint, old_name name, is_not_null boolean,
-    new_name name, new_number smallint
+    relation oid, old_number smallint, new_number smallint, new_name name, trigger_name name, trigger_function regprocedure,
+    is_kept boolean, is_proved boolean, has_some boolean, is_some boolean, pages_filled bigint, pages bigint
 )
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT involved.relation, involved.relation_name, involved.is_adopted, involved.column_number, involved.column_name,
-           old.attnotnull, name.new, new.attnum
-    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
-    JOIN pg_attribute AS old ON old.attrelid = involved.relation AND old.attnum = involved.column_number
-    CROSS JOIN LATERAL snowflake_internal.snowflake_adopt_new_name(involved.column_name) AS name (new)
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT proof.conrelid, old.attnum, new.attnum, new.attname, trigger.tgname, code.oid::regprocedure,
+           coalesce(trigger.tgenabled = 'A'
+                    -- BEFORE INSERT OR UPDATE FOR EACH ROW, of any columns, without a condition.
+                    AND trigger.tgtype = 23 AND trigger.tgattr = '' AND trigger.tgqual IS NULL AND code.prosrc = snowflake_internal.snowflake_adopt_copy_body(new.attname, old.attname)
+                    AND code.proowner = class.relowner AND language.lanname = 'plpgsql', false),
+           proof.convalidated AND to_jsonb(proof) ->> 'conenforced' IS DISTINCT FROM 'false'
+           AND pg_get_constraintdef(proof.oid) = format('CHECK (COALESCE((%1$I = %2$I), ((%1$I IS NULL) AND (%2$I IS NULL))))',
+                                                        new.attname, old.attname),
+           non_null.oid IS NOT NULL,
+           coalesce(non_null.convalidated AND to_jsonb(non_null) ->> 'conenforced' IS DISTINCT FROM 'false'
+                    AND pg_get_constraintdef(non_null.oid) = format('CHECK ((%I IS NOT NULL))', new.attname), false),
+           (progress.match)[1]::bigint, (progress.match)[2]::bigint
+    FROM pg_constraint AS proof
+    JOIN pg_class AS class ON class.oid = proof.conrelid
+    JOIN pg_attribute AS new
+      ON new.attrelid = proof.conrelid AND new.attname = proof.conname AND new.attnum = ANY (proof.conkey)
+     AND new.atttypid = 'bigint'::regtype
+    JOIN pg_attribute AS old
+      ON old.attrelid = proof.conrelid AND old.attnum = ANY (proof.conkey) AND old.attnum <> new.attnum
+    LEFT JOIN pg_constraint AS non_null
+      ON non_null.conrelid = proof.conrelid AND non_null.contype = 'c' AND non_null.conname = proof.conname || '_some'
     LEFT JOIN pg_trigger AS trigger
-      ON trigger.tgrelid = involved.relation
-     AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
-     -- Each argument is followed by a zero byte.
-     AND position(decode('00', 'hex') || convert_to(involved.column_name::text, getdatabaseencoding()) || decode('00', 'hex')
-                  || convert_to(name.new::text, getdatabaseencoding()) || decode('00', 'hex')
-                  IN decode('00', 'hex') || trigger.tgargs) > 0
-    LEFT JOIN pg_attribute AS new
-      ON trigger.oid IS NOT NULL AND new.attrelid = involved.relation AND new.attname = name.new AND NOT new.attisdropped
-    WHERE NOT involved.is_bigint;
-$$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_pairs(regclass, name) IS
-    'columns to be replaced, and their new columns, for snowflake_adopt_online()';
-
--- The foreign keys that contain a column to be replaced, on either side, with the numbers of the columns as they will be.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_foreign_keys(adopted_table regclass, adopted_column name)
-RETURNS TABLE (
-    foreign_key oid, relation oid, relation_name text, referenced oid, referenced_name text, name name, new_name name,
-    new_key smallint[], new_referenced_key smallint[], definition text, is_valid boolean
-)
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    WITH pairs AS MATERIALIZED (
-        SELECT * FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
-    )
-    SELECT foreign_key.oid, foreign_key.conrelid, format('%I.%I', namespace.nspname, class.relname),
-           foreign_key.confrelid, format('%I.%I', referenced_namespace.nspname, referenced.relname),
-           foreign_key.conname, snowflake_internal.snowflake_adopt_new_name(foreign_key.conname),
-           key.numbers, referenced_key.numbers,
-           concat(
-               format('FOREIGN KEY (%s) REFERENCES %I.%I (%s)', key.names, referenced_namespace.nspname, referenced.relname,
-                      referenced_key.names),
-               CASE foreign_key.confmatchtype WHEN 'f' THEN ' MATCH FULL' END,
-               ' ON UPDATE ' || CASE foreign_key.confupdtype
-                   WHEN 'r' THEN 'RESTRICT' WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' END,
-               ' ON DELETE ' || CASE foreign_key.confdeltype
-                   WHEN 'r' THEN 'RESTRICT' WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' END,
-               -- Only these columns are set to NULL.
-               ' (' || emptied.names || ')',
-               CASE WHEN foreign_key.condeferrable THEN ' DEFERRABLE' END,
-               CASE WHEN foreign_key.condeferred THEN ' INITIALLY DEFERRED' END
-           ),
-           foreign_key.convalidated
-    FROM pg_constraint AS foreign_key
-    JOIN pg_class AS class ON class.oid = foreign_key.conrelid
-    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
-    JOIN pg_class AS referenced ON referenced.oid = foreign_key.confrelid
-    JOIN pg_namespace AS referenced_namespace ON referenced_namespace.oid = referenced.relnamespace
+      ON trigger.tgrelid = proof.conrelid AND trigger.tgname = 'zz_' || proof.conname AND NOT trigger.tgisinternal
+    LEFT JOIN pg_proc AS code ON code.oid = trigger.tgfoid
+    LEFT JOIN pg_language AS language ON language.oid = code.prolang
     CROSS JOIN LATERAL (
-        SELECT array_agg(CASE WHEN pair.relation IS NULL THEN attribute.attnum ELSE pair.new_number END ORDER BY key.position),
-               string_agg(quote_ident(coalesce(pair.new_name, attribute.attname)), ', ' ORDER BY key.position)
-        FROM unnest(foreign_key.conkey) WITH ORDINALITY AS key (number, position)
-        JOIN pg_attribute AS attribute ON attribute.attrelid = foreign_key.conrelid AND attribute.attnum = key.number
-        LEFT JOIN pairs AS pair ON pair.relation = foreign_key.conrelid AND pair.old_number = key.number
-    ) AS key (numbers, names)
-    CROSS JOIN LATERAL (
-        SELECT array_agg(CASE WHEN pair.relation IS NULL THEN attribute.attnum ELSE pair.new_number END ORDER BY key.position),
-               string_agg(quote_ident(coalesce(pair.new_name, attribute.attname)), ', ' ORDER BY key.position)
-        FROM unnest(foreign_key.confkey) WITH ORDINALITY AS key (number, position)
-        JOIN pg_attribute AS attribute ON attribute.attrelid = foreign_key.confrelid AND attribute.attnum = key.number
-        LEFT JOIN pairs AS pair ON pair.relation = foreign_key.confrelid AND pair.old_number = key.number
-    ) AS referenced_key (numbers, names)
-    CROSS JOIN LATERAL (
-        SELECT string_agg(quote_ident(coalesce(pair.new_name, attribute.attname)), ', ' ORDER BY key.position)
-        FROM unnest(foreign_key.confdelsetcols) WITH ORDINALITY AS key (number, position)
-        JOIN pg_attribute AS attribute ON attribute.attrelid = foreign_key.conrelid AND attribute.attnum = key.number
-        LEFT JOIN pairs AS pair ON pair.relation = foreign_key.conrelid AND pair.old_number = key.number
-    ) AS emptied (names)
-    WHERE foreign_key.contype = 'f'
-      AND EXISTS (
-          SELECT FROM pairs
-          WHERE pairs.relation = foreign_key.conrelid AND pairs.old_number = ANY (foreign_key.conkey)
-             OR pairs.relation = foreign_key.confrelid AND pairs.old_number = ANY (foreign_key.confkey)
-      );
+        SELECT regexp_match(col_description(proof.conrelid, new.attnum), '^snowflake_adopt_online: (\d{1,18}) of (\d{1,18}) pages')
+    ) AS progress (match)
+    WHERE proof.contype = 'c' AND proof.conname ~ '^snowflake_new_\d+$';
+END
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_foreign_keys(regclass, name) IS
-    'foreign keys that contain a column to be replaced, for snowflake_adopt_online()';
-
--- The sequence that counts the filled pages of a table, which is owned by a new column of the table. A role that cannot
--- read the sequence sees no numbers.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_counter(relation oid, OUT sequence regclass, OUT pages_filled bigint, OUT pages bigint)
-RETURNS SETOF record
-VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT class.oid::regclass,
-           CASE WHEN has_sequence_privilege(class.oid, 'SELECT, USAGE') THEN coalesce(pg_sequence_last_value(class.oid), 0) END,
-           definition.seqmax
-    FROM pg_trigger AS trigger
-    JOIN pg_attribute AS attribute
-      ON attribute.attrelid = trigger.tgrelid AND NOT attribute.attisdropped
-     AND right(attribute.attname::text, 10) = '_snowflake'
-     AND position(decode('00', 'hex') || convert_to(attribute.attname::text, getdatabaseencoding()) || decode('00', 'hex')
-                  IN decode('00', 'hex') || trigger.tgargs) > 0
-    JOIN pg_depend AS depend
-      ON depend.classid = 'pg_class'::regclass AND depend.refclassid = 'pg_class'::regclass
-     AND depend.refobjid = attribute.attrelid AND depend.refobjsubid = attribute.attnum AND depend.deptype = 'a'
-    JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
-    JOIN pg_sequence AS definition ON definition.seqrelid = class.oid AND definition.seqmin = 0
-    WHERE trigger.tgrelid = snowflake_adopt_counter.relation
-      AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure;
-$$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_counter(oid) IS
-    'sequence that counts the filled pages of a table, for snowflake_adopt_online()';
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_new_columns() IS
+    'new columns of all tables that are being adopted, for snowflake_adopt_online()';
 
 CREATE VIEW snowflake_adopt_progress AS
-    SELECT trigger.tgrelid::pg_catalog.regclass AS table_name, counter.pages_filled, counter.pages,
-           NOT EXISTS (
-               SELECT FROM pg_catalog.pg_constraint AS proof
-               JOIN pg_catalog.pg_attribute AS new
-                 ON new.attrelid OPERATOR(pg_catalog.=) proof.conrelid AND new.attname OPERATOR(pg_catalog.=) proof.conname
-               WHERE proof.conrelid OPERATOR(pg_catalog.=) trigger.tgrelid
-                 AND proof.contype OPERATOR(pg_catalog.=) 'c'::pg_catalog."char" AND NOT proof.convalidated
-           ) AS is_checked
-    FROM pg_catalog.pg_trigger AS trigger
-    LEFT JOIN LATERAL snowflake_internal.snowflake_adopt_counter(trigger.tgrelid) AS counter ON true
-    WHERE trigger.tgfoid OPERATOR(pg_catalog.=) 'snowflake_internal.snowflake_adopt_copy()'::pg_catalog.regprocedure;
+    SELECT new.relation::pg_catalog.regclass AS table_name, pg_catalog.max(new.pages_filled) AS pages_filled,
+           pg_catalog.max(new.pages) AS pages, pg_catalog.bool_and(new.is_proved) AS is_checked
+    FROM snowflake_internal.snowflake_adopt_new_columns() AS new
+    GROUP BY new.relation;
 
 GRANT SELECT ON snowflake_adopt_progress TO PUBLIC;
 
@@ -1839,37 +2091,835 @@ COMMENT ON VIEW snowflake_adopt_progress IS
     'tables of this database whose columns are being replaced by snowflake_adopt_online()';
 COMMENT ON COLUMN snowflake_adopt_progress.table_name IS 'the table';
 COMMENT ON COLUMN snowflake_adopt_progress.pages_filled IS
-    'number of pages whose rows have values in the new columns; NULL if filling has not started, or if you cannot read the sequence that counts the pages';
+    'number of pages whose rows have values in the new columns; NULL if filling has not started; counted after every 64 batches';
 COMMENT ON COLUMN snowflake_adopt_progress.pages IS 'number of pages to be filled; NULL if filling has not started';
 COMMENT ON COLUMN snowflake_adopt_progress.is_checked IS
     'true if all rows were checked: the new columns are equal to the columns that they replace';
 
-CREATE FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(adopted_table regclass, adopted_column name)
-RETURNS TABLE (obstacle text, remedy text)
+-- The columns to be replaced. `new_number` is NULL until the new column exists.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_pairs(adopted_table regclass, adopted_column name)
+RETURNS TABLE (
+    relation oid, relation_name text, schema name, owner regrole, is_adopted boolean, old_number smallint, old_name name,
+    is_not_null boolean, new_name name, new_number smallint, trigger_function regprocedure, is_kept boolean, is_proved boolean,
+    has_some boolean, is_some boolean, pages_filled bigint, pages bigint
+)
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT involved.relation, involved.relation_name, namespace.nspname, class.relowner::regrole, involved.is_adopted,
+           involved.column_number, involved.column_name, old.attnotnull,
+           coalesce(new.new_name, format('snowflake_new_%s', involved.column_number)::name), new.new_number,
+           new.trigger_function, new.is_kept, new.is_proved, new.has_some, new.is_some, new.pages_filled, new.pages
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
+    JOIN pg_class AS class ON class.oid = involved.relation
+    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    JOIN pg_attribute AS old ON old.attrelid = involved.relation AND old.attnum = involved.column_number
+    LEFT JOIN snowflake_internal.snowflake_adopt_new_columns() AS new
+      ON new.relation = involved.relation AND new.old_number = involved.column_number
+    WHERE NOT involved.is_bigint;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_pairs(regclass, name) IS
+    'columns to be replaced, and their new columns, for snowflake_adopt_online()';
+
+-- The indexes that contain a column to be replaced: as a key, in INCLUDE, in an expression or in the predicate.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_indexes(adopted_table regclass, adopted_column name)
+RETURNS TABLE (relation oid, relation_name text, index oid, schema name, name name, constraint_oid oid)
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT DISTINCT pairs.relation, pairs.relation_name, class.oid, namespace.nspname, class.relname, key.oid
+    FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column) AS pairs
+    JOIN pg_index AS definition ON definition.indrelid = pairs.relation
+    JOIN pg_class AS class ON class.oid = definition.indexrelid AND class.relname !~ '^snowflake_new_\d+$'
+    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    LEFT JOIN pg_constraint AS key ON key.conindid = class.oid AND key.contype IN ('p', 'u', 'x')
+    WHERE definition.indisvalid
+      AND (pairs.old_number = ANY (definition.indkey::int2[])
+           OR EXISTS (SELECT FROM pg_depend AS depend
+                      WHERE depend.classid = 'pg_class'::regclass AND depend.objid = class.oid
+                        AND depend.refclassid = 'pg_class'::regclass AND depend.refobjid = pairs.relation
+                        AND depend.refobjsubid = pairs.old_number));
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_indexes(regclass, name) IS
+    'indexes that contain a column to be replaced, for snowflake_adopt_online()';
+
+-- The constraints FOREIGN KEY and CHECK that are dropped with a column, or with an index, and added again.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_constraints(adopted_table regclass, adopted_column name)
+RETURNS TABLE (
+    oid oid, relation oid, relation_name text, referenced oid, name name, type "char", definition text, is_valid boolean,
+    comment text
+)
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 'ISO' SET intervalstyle = 'postgres' AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH pairs AS MATERIALIZED (
+        SELECT * FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
+    )
+    SELECT constraint_row.oid, constraint_row.conrelid, format('%I.%I', namespace.nspname, class.relname),
+           nullif(constraint_row.confrelid, 0), constraint_row.conname, constraint_row.contype,
+           regexp_replace(pg_get_constraintdef(constraint_row.oid), ' NOT VALID$', ''), constraint_row.convalidated,
+           obj_description(constraint_row.oid, 'pg_constraint')
+    FROM pg_constraint AS constraint_row
+    JOIN pg_class AS class ON class.oid = constraint_row.conrelid
+    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    WHERE constraint_row.contype IN ('f', 'c') AND constraint_row.conparentid = 0
+      AND (EXISTS (SELECT FROM pairs
+                   WHERE constraint_row.conrelid = pairs.relation AND pairs.old_number = ANY (constraint_row.conkey)
+                      OR constraint_row.confrelid = pairs.relation AND pairs.old_number = ANY (constraint_row.confkey))
+           OR constraint_row.contype = 'f'
+              AND constraint_row.conindid IN (SELECT index FROM snowflake_internal.snowflake_adopt_indexes(adopted_table, adopted_column)))
+      AND NOT EXISTS (SELECT FROM pairs
+                      WHERE constraint_row.conrelid = pairs.relation AND pairs.new_number = ANY (constraint_row.conkey));
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_constraints(regclass, name) IS
+    'constraints that contain a column to be replaced, or need an index that contains it, for snowflake_adopt_online()';
+
+-- All tables that the exchange locks.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_locked(adopted_table regclass, adopted_column name) RETURNS oid[]
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    SELECT array_agg(DISTINCT relation ORDER BY relation)
+    FROM (
+        SELECT relation FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
+        UNION ALL
+        SELECT unnest(ARRAY[relation, referenced]) FROM snowflake_internal.snowflake_adopt_constraints(adopted_table, adopted_column)
+    ) AS involved
+    WHERE relation IS NOT NULL;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_locked(regclass, name) IS
+    'tables that are locked while columns are replaced, for snowflake_adopt_online()';
+
+-- A digest of all catalog rows of the tables and views. A row that was written again has another xmin. Computing the plan again while
+-- the tables are locked would take longer.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_version(relations oid[]) RETURNS text
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    SELECT md5(string_agg(entry, ' ' ORDER BY entry COLLATE "C"))
+    FROM (
+        SELECT concat_ws(' ', 'class', oid, xmin) FROM pg_class WHERE oid = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'attribute', attrelid, attnum, xmin) FROM pg_attribute WHERE attrelid = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'constraint', oid, xmin) FROM pg_constraint
+        WHERE conrelid = ANY (relations) OR confrelid = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'index', definition.indexrelid, definition.xmin, class.xmin,
+                         (SELECT string_agg(attribute.xmin::text, ' ' ORDER BY attribute.attnum)
+                          FROM pg_attribute AS attribute WHERE attribute.attrelid = definition.indexrelid))
+        FROM pg_index AS definition JOIN pg_class AS class ON class.oid = definition.indexrelid
+        WHERE definition.indrelid = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'rule', oid, xmin) FROM pg_rewrite WHERE ev_class = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'sequence', class.oid, class.xmin, definition.xmin, note.xmin)
+        FROM pg_depend AS depend
+        JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
+        JOIN pg_sequence AS definition ON definition.seqrelid = class.oid
+        LEFT JOIN pg_description AS note ON note.classoid = 'pg_class'::regclass AND note.objoid = class.oid
+        WHERE depend.refclassid = 'pg_class'::regclass AND depend.refobjid = ANY (relations)
+          AND depend.classid = 'pg_class'::regclass
+        UNION ALL
+        SELECT concat_ws(' ', 'schema', oid, xmin) FROM pg_namespace
+        WHERE oid IN (SELECT relnamespace FROM pg_class WHERE oid = ANY (relations))
+        UNION ALL
+        SELECT concat_ws(' ', 'row type', depend.classid, depend.objid, depend.objsubid, depend.xmin)
+        FROM pg_class AS class
+        JOIN pg_depend AS depend ON depend.refclassid = 'pg_type'::regclass AND depend.refobjid = class.reltype
+        WHERE class.oid = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'trigger', oid, xmin) FROM pg_trigger WHERE tgrelid = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'depend', classid, objid, objsubid, refobjsubid, xmin) FROM pg_depend
+        WHERE refclassid = 'pg_class'::regclass AND refobjid = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'inherits', inhrelid, inhparent, xmin) FROM pg_inherits
+        WHERE inhrelid = ANY (relations) OR inhparent = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'comment', objoid, objsubid, xmin) FROM pg_description
+        WHERE classoid = 'pg_class'::regclass
+          AND objoid IN (SELECT unnest(relations) UNION ALL SELECT indexrelid FROM pg_index WHERE indrelid = ANY (relations))
+        UNION ALL
+        SELECT concat_ws(' ', 'comment on constraint', objoid, xmin) FROM pg_description
+        WHERE classoid = 'pg_constraint'::regclass
+          AND objoid IN (SELECT oid FROM pg_constraint WHERE conrelid = ANY (relations) OR confrelid = ANY (relations))
+    ) AS entries (entry);
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_version(oid[]) IS
+    'digest of the catalog rows of tables, for snowflake_adopt_online()';
+
+-- How the new indexes must look, by PostgreSQL itself: the definition of each index is executed, as it is, on an empty copy of
+-- the table whose columns are of type bigint. Then the columns get their new names, and PostgreSQL shows the definition. An
+-- index or a CHECK that would get another definition is an obstacle.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_definitions(adopted_table regclass, adopted_column name)
+RETURNS TABLE (
+    relation oid, relation_name text, index oid, description text, is_unique boolean, command text, obstacle text,
+    new_index oid, is_built boolean, is_in_progress boolean
+)
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET client_min_messages = error SET jit = off
+SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 'ISO' SET intervalstyle = 'postgres' AS $$
+DECLARE
+    -- Read once, because PostgreSQL plans the queries again in each call.
+    all_pairs CONSTANT jsonb := (SELECT jsonb_agg(to_jsonb(pairs) ORDER BY pairs.old_number)
+                                 FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column) AS pairs);
+    all_checks CONSTANT jsonb := (SELECT jsonb_agg(to_jsonb(known) ORDER BY known.oid)
+                                  FROM snowflake_internal.snowflake_adopt_constraints(adopted_table, adopted_column) AS known
+                                  WHERE known.type = 'c');
+    all_indexes CONSTANT jsonb := (SELECT jsonb_agg(to_jsonb(known) ORDER BY known.name)
+                                   FROM snowflake_internal.snowflake_adopt_indexes(adopted_table, adopted_column) AS known);
+    filled record;
+    pair record;
+    old record;
+    built record;
+    scratch CONSTANT text := 'pg_temp.snowflake_scratch';
+    found jsonb := '[]';
+    head text;
+    rest text;
+    text_now text;
+    calls text;
+    problem text;
+BEGIN
+    IF NOT has_database_privilege(current_database(), 'TEMPORARY') THEN
+        RETURN; -- This is an obstacle of its own.
+    END IF;
+    FOR filled IN
+        SELECT DISTINCT pairs.relation, pairs.relation_name
+        FROM jsonb_to_recordset(all_pairs) AS pairs (relation oid, relation_name text) ORDER BY pairs.relation_name
+    LOOP
+        found := '[]';
+        -- The subtransaction always ends with an error. Variables keep their values.
+        BEGIN
+            EXECUTE format('CREATE TEMP TABLE snowflake_scratch (LIKE %s)', filled.relation_name);
+            FOR pair IN
+                SELECT * FROM jsonb_to_recordset(all_pairs) AS pairs (relation oid, old_name text, new_name text)
+                WHERE pairs.relation = filled.relation
+            LOOP
+                EXECUTE format('ALTER TABLE %s DROP COLUMN IF EXISTS %I', scratch, pair.new_name);
+                -- ALTER TYPE would rewrite the copy, which an event trigger may refuse.
+                EXECUTE format('ALTER TABLE %s DROP COLUMN %I', scratch, pair.old_name);
+                EXECUTE format('ALTER TABLE %s ADD COLUMN %I bigint', scratch, pair.old_name);
+            END LOOP;
+            FOR old IN
+                SELECT constraint_row.name, constraint_row.definition, constraint_row.oid
+                FROM jsonb_to_recordset(all_checks) AS constraint_row (relation oid, name text, definition text, oid oid)
+                WHERE constraint_row.relation = filled.relation
+            LOOP
+                BEGIN
+                    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', scratch, old.name, old.definition);
+                    SELECT pg_get_constraintdef(oid), snowflake_internal.snowflake_adopt_calls('pg_constraint', oid) INTO text_now, calls
+                    FROM pg_constraint WHERE conrelid = to_regclass(scratch) AND conname = old.name;
+                    problem := CASE WHEN text_now <> old.definition THEN 'would become ' || text_now
+                                    WHEN calls IS DISTINCT FROM snowflake_internal.snowflake_adopt_calls('pg_constraint', old.oid)
+                                    THEN 'would call ' || calls END;
+                EXCEPTION
+                    WHEN query_canceled THEN RAISE;
+                    WHEN OTHERS THEN problem := 'cannot be created for type bigint: ' || SQLERRM;
+                END;
+                IF problem IS NOT NULL THEN
+                    found := found || jsonb_build_object('description', pg_describe_object('pg_constraint'::regclass, old.oid, 0),
+                                                         'obstacle', problem);
+                END IF;
+            END LOOP;
+            FOR old IN
+                SELECT indexes.index, indexes.name, definition.indisunique
+                FROM jsonb_to_recordset(all_indexes) AS indexes (relation oid, index oid, name text)
+                JOIN pg_index AS definition ON definition.indexrelid = indexes.index
+                WHERE indexes.relation = filled.relation
+                ORDER BY indexes.name
+            LOOP
+                head := format('CREATE %sINDEX %I ON %s USING ', CASE WHEN old.indisunique THEN 'UNIQUE ' END, old.name, filled.relation_name);
+                text_now := pg_get_indexdef(old.index);
+                rest := CASE WHEN starts_with(text_now, head) THEN substr(text_now, length(head) + 1) END;
+                IF rest IS NULL THEN
+                    problem := 'has a definition that is not understood: ' || text_now;
+                ELSE
+                    BEGIN
+                        EXECUTE format('CREATE %sINDEX snowflake_new_%s ON %s USING %s', CASE WHEN old.indisunique THEN 'UNIQUE ' END,
+                                       old.index, scratch, rest);
+                        text_now := pg_get_indexdef(to_regclass(format('pg_temp.snowflake_new_%s', old.index)));
+                        calls := snowflake_internal.snowflake_adopt_calls('pg_class', to_regclass(format('pg_temp.snowflake_new_%s', old.index)));
+                        problem := CASE WHEN substr(text_now, strpos(text_now, ' USING ') + 7) <> rest
+                                        THEN 'would become ' || substr(text_now, strpos(text_now, ' USING ') + 1)
+                                        WHEN calls IS DISTINCT FROM snowflake_internal.snowflake_adopt_calls('pg_class', old.index)
+                                        THEN 'would call ' || calls END;
+                    EXCEPTION
+                        WHEN query_canceled THEN RAISE;
+                        WHEN OTHERS THEN problem := 'cannot be created for type bigint: ' || SQLERRM;
+                    END;
+                END IF;
+                found := found || jsonb_build_object(
+                    'index', old.index, 'description', pg_describe_object('pg_class'::regclass, old.index, 0),
+                    'is_unique', old.indisunique, 'obstacle', problem);
+            END LOOP;
+            FOR pair IN
+                SELECT * FROM jsonb_to_recordset(all_pairs) AS pairs (relation oid, old_name text, new_name text)
+                WHERE pairs.relation = filled.relation
+            LOOP
+                EXECUTE format('ALTER TABLE %s RENAME COLUMN %I TO %I', scratch, pair.old_name, pair.new_name);
+            END LOOP;
+            FOR old IN SELECT * FROM jsonb_to_recordset(found) AS known (index oid, description text, is_unique boolean, obstacle text)
+            LOOP
+                relation := filled.relation;
+                relation_name := filled.relation_name;
+                index := old.index;
+                description := old.description;
+                is_unique := old.is_unique;
+                obstacle := old.obstacle;
+                command := NULL;
+                new_index := NULL;
+                is_built := NULL;
+                is_in_progress := NULL;
+                IF old.index IS NOT NULL AND old.obstacle IS NULL THEN
+                    SELECT substr(pg_get_indexdef(definition.indexrelid), strpos(pg_get_indexdef(definition.indexrelid), ' USING ')) AS rest,
+                           ' WHERE ' || pg_get_expr(definition.indpred, definition.indrelid) AS predicate, space.spcname
+                    INTO built
+                    FROM pg_index AS definition
+                    JOIN pg_class AS old_class ON old_class.oid = old.index
+                    JOIN pg_database AS database ON database.datname = current_database()
+                    JOIN pg_tablespace AS space ON space.oid = coalesce(nullif(old_class.reltablespace, 0), database.dattablespace)
+                    WHERE definition.indexrelid = to_regclass(format('pg_temp.snowflake_new_%s', old.index));
+                    IF right(built.rest, length(built.predicate)) <> built.predicate THEN
+                        obstacle := 'has a predicate that is not understood: ' || built.rest;
+                    ELSE
+                        -- TABLESPACE precedes WHERE.
+                        command := format('CREATE %sINDEX CONCURRENTLY snowflake_new_%s ON %s%s TABLESPACE %I%s;',
+                                          CASE WHEN old.is_unique THEN 'UNIQUE ' END, old.index, filled.relation_name,
+                                          left(built.rest, length(built.rest) - coalesce(length(built.predicate), 0)),
+                                          built.spcname, built.predicate);
+                    END IF;
+                    -- Names of tables can contain anything.
+                    SELECT class.oid,
+                           definition.indisvalid
+                           AND pg_get_indexdef(class.oid) = format('CREATE %sINDEX %I ON %s%s', CASE WHEN old.is_unique THEN 'UNIQUE ' END,
+                                                                   class.relname, filled.relation_name, built.rest),
+                           NOT definition.indisvalid
+                           AND EXISTS (SELECT FROM pg_stat_progress_create_index AS work WHERE work.index_relid = class.oid)
+                    INTO new_index, is_built, is_in_progress
+                    FROM pg_index AS definition JOIN pg_class AS class ON class.oid = definition.indexrelid
+                    WHERE definition.indrelid = filled.relation AND class.relname = format('snowflake_new_%s', old.index);
+                END IF;
+                RETURN NEXT;
+            END LOOP;
+            RAISE EXCEPTION USING ERRCODE = 'SNOW1';
+        EXCEPTION WHEN SQLSTATE 'SNOW1' THEN
+            NULL;
+        END;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_definitions(regclass, name) IS
+    'definitions of the new indexes, and constraints and indexes whose definitions would change, for snowflake_adopt_online()';
+
+-- The columns whose types change, in the form in which snowflake_adopt_properties() expects them.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_widened(adopted_table regclass, adopted_column name) RETURNS text[]
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    SELECT coalesce(array_agg(concat(relation, '.', column_name)), '{}')
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) WHERE NOT is_bigint;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_widened(regclass, name) IS
+    'columns whose types change, for snowflake_adopt() and snowflake_adopt_online()';
+
+CREATE FUNCTION snowflake_internal.snowflake_adopt_names(relations oid[]) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(format('%I.%I', namespace.nspname, class.relname), ', ' ORDER BY class.oid)
+    FROM pg_class AS class JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    WHERE class.oid = ANY (relations);
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_names(oid[]) IS
+    'qualified names of tables, for snowflake_adopt_online()';
+
+-- Most transactions write the referenced row first, and others the referencing row. If the tables are locked in another order,
+-- each attempt can fail.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_lock_order(relations oid[], adopted_table regclass, attempt int) RETURNS oid[]
+VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT array_agg(relation ORDER BY CASE attempt % 3 WHEN 1 THEN (relation = adopted_table)::int
+                                                        WHEN 2 THEN (relation <> adopted_table)::int ELSE 0 END, random())
+    FROM unnest(relations) AS relation;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_lock_order(oid[], regclass, int) IS
+    'order in which tables are locked, for snowflake_adopt_online()';
+
+CREATE FUNCTION snowflake_internal.snowflake_adopt_time_left(deadline timestamptz) RETURNS text
+VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    -- 0 would mean no limit.
+    SELECT greatest(ceil(extract(epoch FROM deadline - clock_timestamp()) * 1000), 1)::int::text;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_time_left(timestamptz) IS
+    'time until an instant in milliseconds, as a value of lock_timeout, for snowflake_adopt_online()';
+
+CREATE FUNCTION snowflake_internal.snowflake_adopt_is_proved(adopted_table regclass, adopted_column name) RETURNS boolean
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    SELECT bool_and((is_kept AND is_proved AND (is_some OR NOT is_not_null)) IS TRUE)
+    FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column);
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_is_proved(regclass, name) IS
+    'whether all new columns are known to be equal to the old ones, for snowflake_adopt_online()';
+
+-- Transactions of this database that have a snapshot. Every role can see them. Autovacuum workers have no user. Their type is
+-- not used, because a role without pg_read_all_stats cannot see the types of the processes of other roles.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_old_snapshots() RETURNS text[]
+VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(array_agg(held.virtualtransaction), '{}')
+    FROM pg_stat_activity AS activity
+    JOIN pg_locks AS held ON held.pid = activity.pid AND held.locktype = 'virtualxid' AND held.mode = 'ExclusiveLock'
+    WHERE activity.datname = current_database() AND activity.backend_xmin IS NOT NULL AND activity.pid <> pg_backend_pid()
+      AND activity.usesysid IS NOT NULL;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_old_snapshots() IS
+    'transactions of this database that have a snapshot, for snowflake_adopt_online()';
+
+CREATE FUNCTION snowflake_internal.snowflake_adopt_holders(transactions text[]) RETURNS text
+VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(held.pid::text, ', ' ORDER BY held.pid)
+    FROM pg_locks AS held
+    WHERE held.locktype = 'virtualxid' AND held.mode = 'ExclusiveLock' AND held.virtualtransaction = ANY (transactions);
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_holders(text[]) IS
+    'processes whose transactions are among these and have not ended; otherwise NULL; for snowflake_adopt_online()';
+
+-- What is beside the tables: views of the columns, and columns that refer to them without a foreign key.
+
+-- The views that depend on columns to be replaced, directly or through other views, with all that they have. `depth` is the
+-- number of views below, so a view with a greater depth is dropped first.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_views(adopted_table regclass, adopted_column name)
+RETURNS TABLE (depth int, view oid, drop_statement text, create_statements text[], problem text)
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 'ISO' SET intervalstyle = 'postgres' AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH RECURSIVE dependent (view, depth) AS (
+        SELECT rule.ev_class, 1
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
+        JOIN pg_depend AS depend
+          ON depend.refclassid = 'pg_class'::regclass AND depend.refobjid = involved.relation
+         AND depend.refobjsubid = involved.column_number AND depend.classid = 'pg_rewrite'::regclass
+        JOIN pg_rewrite AS rule ON rule.oid = depend.objid AND rule.ev_class <> involved.relation
+        WHERE NOT involved.is_bigint
+        UNION
+        SELECT rule.ev_class, dependent.depth + 1
+        FROM dependent
+        JOIN pg_depend AS depend
+          ON depend.refclassid = 'pg_class'::regclass AND depend.refobjid = dependent.view
+         AND depend.classid = 'pg_rewrite'::regclass
+        JOIN pg_rewrite AS rule ON rule.oid = depend.objid AND rule.ev_class <> dependent.view
+        -- Rules can form a cycle.
+        WHERE dependent.depth < 100
+    ),
+    deepest AS (
+        SELECT view, max(depth) AS depth FROM dependent GROUP BY view
+    ),
+    -- Roles that the caller trusts: see snowflake_adopt_check_owners(). Parsing the definition of a view can run code, such as
+    -- the constraints of domains.
+    trusted (owner) AS (
+        SELECT quote_ident(current_user)::regrole::oid
+        UNION
+        SELECT class.relowner
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
+        JOIN pg_class AS class ON class.oid = involved.relation
+        WHERE NOT involved.is_bigint
+    )
+    SELECT deepest.depth, deepest.view, format('DROP VIEW %s;', place.name),
+           array_remove(
+               ARRAY[
+                   format('CREATE VIEW %s (%s)%s AS %s', place.name,
+                          (SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum)
+                           FROM pg_attribute WHERE attrelid = class.oid AND attnum > 0),
+                          (SELECT ' WITH (' || string_agg(format('%I = %L', split_part(option, '=', 1), substr(option, strpos(option, '=') + 1)), ', ')
+                           || ')' FROM unnest(class.reloptions) AS option),
+                          pg_get_viewdef(class.oid)),
+                   CASE WHEN class.relowner <> quote_ident(current_user)::regrole
+                        THEN format('ALTER VIEW %s OWNER TO %s;', place.name, class.relowner::regrole) END
+               ]
+               || ARRAY(SELECT format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT %s;', place.name, attribute.attname,
+                                      pg_get_expr(expression.adbin, expression.adrelid))
+                        FROM pg_attrdef AS expression
+                        JOIN pg_attribute AS attribute
+                          ON attribute.attrelid = expression.adrelid AND attribute.attnum = expression.adnum
+                        WHERE expression.adrelid = class.oid ORDER BY attribute.attnum)
+               || ARRAY(SELECT pg_get_triggerdef(trigger.oid) || ';' FROM pg_trigger AS trigger
+                        WHERE trigger.tgrelid = class.oid ORDER BY trigger.oid)
+               || ARRAY(SELECT pg_get_ruledef(rule.oid) FROM pg_rewrite AS rule
+                        WHERE rule.ev_class = class.oid AND rule.rulename <> '_RETURN' ORDER BY rule.oid)
+               -- Privileges of the owner can have been revoked, too. ALTER DEFAULT PRIVILEGES can have granted others.
+               || ARRAY(SELECT format('REVOKE ALL ON %s FROM %s;', place.name, string_agg(DISTINCT grantee.name, ', ' ORDER BY grantee.name))
+                        FROM (
+                            SELECT unnest(ARRAY['PUBLIC', class.relowner::regrole::text]) WHERE class.relacl IS NOT NULL
+                            UNION ALL
+                            SELECT CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
+                            FROM pg_default_acl AS preset CROSS JOIN LATERAL aclexplode(preset.defaclacl) AS acl
+                            WHERE preset.defaclobjtype = 'r' AND preset.defaclrole = quote_ident(current_user)::regrole
+                              AND preset.defaclnamespace IN (0, class.relnamespace) AND acl.grantee <> class.relowner
+                        ) AS grantee (name)
+                        HAVING count(*) > 0)
+               || ARRAY(SELECT format('GRANT %s%s ON %s TO %s%s;', acl.privilege_type, ' (' || quote_ident(acl.attname) || ')', place.name,
+                                      CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END,
+                                      CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' END)
+                        FROM (
+                            SELECT NULL::name AS attname, item.* FROM aclexplode(class.relacl) AS item
+                            UNION ALL
+                            SELECT attribute.attname, item.*
+                            FROM pg_attribute AS attribute, aclexplode(attribute.attacl) AS item
+                            WHERE attribute.attrelid = class.oid
+                        ) AS acl
+                        ORDER BY acl.attname NULLS FIRST, acl.grantee, acl.privilege_type)
+               || ARRAY(SELECT concat('COMMENT', format(
+                                   ' ON %s IS %L;',
+                                   CASE WHEN note.objsubid = 0 THEN 'VIEW ' || place.name
+                                        ELSE format('COLUMN %s.%I', place.name, attribute.attname) END,
+                                   note.description))
+                        FROM pg_description AS note
+                        LEFT JOIN pg_attribute AS attribute
+                          ON attribute.attrelid = class.oid AND attribute.attnum = note.objsubid
+                        WHERE note.classoid = 'pg_class'::regclass AND note.objoid = class.oid ORDER BY note.objsubid)
+               || ARRAY(SELECT concat('COMMENT', format(' ON %s ON %s IS %L;', part.name, place.name, part.comment))
+                        FROM (
+                            SELECT format('TRIGGER %I', tgname), obj_description(oid, 'pg_trigger') FROM pg_trigger WHERE tgrelid = class.oid
+                            UNION ALL
+                            SELECT format('RULE %I', rulename), obj_description(oid, 'pg_rewrite') FROM pg_rewrite WHERE ev_class = class.oid
+                        ) AS part (name, comment)
+                        WHERE part.comment IS NOT NULL ORDER BY part.name),
+               NULL),
+           CASE WHEN class.relkind <> 'v' THEN 'no view'
+                WHEN class.relpersistence = 't' THEN 'temporary'
+                WHEN class.relowner NOT IN (SELECT owner FROM trusted) THEN 'another owner'
+                WHEN NOT has_schema_privilege(class.relnamespace, 'CREATE') THEN 'in a schema without the privilege CREATE'
+                WHEN deepest.depth >= 100 THEN 'rules that form a cycle'
+                WHEN EXISTS (SELECT FROM pg_depend AS member
+                             WHERE member.classid = 'pg_class'::regclass AND member.objid = class.oid AND member.deptype = 'e')
+                THEN 'part of an extension' END
+    FROM deepest
+    JOIN pg_class AS class ON class.oid = deepest.view
+    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    CROSS JOIN LATERAL format('%I.%I', namespace.nspname, class.relname) AS place (name);
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_views(regclass, name) IS
+    'views of columns to be replaced, and the statements that drop and create them, for snowflake_adopt_online()';
+
+-- What the catalogs contain about views that are dropped and created again. Types and casts may differ.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_view_properties(views text[]) RETURNS SETOF text
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off
+SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 'ISO' SET intervalstyle = 'postgres' AS $$
+    WITH view AS (
+        SELECT class.*, class.oid AS view, named.name
+        FROM unnest(views) AS named (name) JOIN pg_class AS class ON class.oid = to_regclass(named.name)
+    )
+    SELECT format('view %s: %s %s', name, relowner::regrole,
+                  jsonb_build_object(
+                      'definition', regexp_replace(pg_get_viewdef(view), '::(bigint|integer|smallint)|[()'']', '', 'g'),
+                      'options', (SELECT array_agg(option ORDER BY option) FROM unnest(reloptions) AS option),
+                      'comment', obj_description(view, 'pg_class'),
+                      'privileges', (SELECT jsonb_agg(to_jsonb(acl) ORDER BY acl::text)
+                                     FROM aclexplode(coalesce(relacl, acldefault('r', relowner))) AS acl)))
+    FROM view
+    UNION ALL
+    SELECT format('column %s of view %s: %s', attribute.attname, view.name,
+                  jsonb_build_object(
+                      'number', attribute.attnum, 'default', pg_get_expr(expression.adbin, expression.adrelid),
+                      'comment', col_description(view.view, attribute.attnum),
+                      'privileges', (SELECT jsonb_agg(to_jsonb(acl) ORDER BY acl::text) FROM aclexplode(attribute.attacl) AS acl)))
+    FROM view
+    JOIN pg_attribute AS attribute ON attribute.attrelid = view.view AND attribute.attnum > 0
+    LEFT JOIN pg_attrdef AS expression ON expression.adrelid = view.view AND expression.adnum = attribute.attnum
+    UNION ALL
+    SELECT format('rule %s of view %s: %s %s %s %s', rule.rulename, view.name, rule.ev_enabled, rule.ev_type,
+                  CASE WHEN rule.rulename <> '_RETURN' THEN pg_get_ruledef(rule.oid) END, obj_description(rule.oid, 'pg_rewrite'))
+    FROM view JOIN pg_rewrite AS rule ON rule.ev_class = view.view
+    UNION ALL
+    -- A call such as f(id) must not find another function.
+    SELECT format('rule %s of view %s calls %s', rule.rulename, view.name, snowflake_internal.snowflake_adopt_calls('pg_rewrite', rule.oid))
+    FROM view JOIN pg_rewrite AS rule ON rule.ev_class = view.view
+    UNION ALL
+    SELECT format('trigger %s of view %s: %s %s %s', trigger.tgname, view.name, pg_get_triggerdef(trigger.oid), trigger.tgenabled,
+                  obj_description(trigger.oid, 'pg_trigger'))
+    FROM view JOIN pg_trigger AS trigger ON trigger.tgrelid = view.view;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_view_properties(text[]) IS
+    'what the catalogs contain about views and must not change, for snowflake_adopt_online()';
+
+-- All tables and views whose catalog rows the plan depends on.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_watched(adopted_table regclass, adopted_column name) RETURNS oid[]
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    SELECT array_agg(watched.relation)
+    FROM (
+        SELECT relation FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true)
+        UNION SELECT unnest(snowflake_internal.snowflake_adopt_locked(adopted_table, adopted_column))
+        UNION SELECT view FROM snowflake_internal.snowflake_adopt_views(adopted_table, adopted_column)
+    ) AS watched;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_watched(regclass, name) IS
+    'tables, and views of columns to be replaced, for snowflake_adopt_online()';
+
+-- Columns that refer to the adopted column by their names: the singular or plural of the table with _id or _ids, or a pair such
+-- as likeable_type and likeable_id, which Rails and Django create. Rows are not read.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_unlinked(adopted_table regclass, adopted_column name)
+RETURNS TABLE (statement text)
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+    WITH adopted (name, key) AS (
+        SELECT lower(relname::text), lower(adopted_column::text) FROM pg_class WHERE oid = adopted_table
+    ),
+    -- posts, app_posts, categories, addresses
+    singular (name) AS (
+        SELECT form.name
+        FROM adopted
+        CROSS JOIN LATERAL (VALUES (adopted.name), (regexp_replace(adopted.name, '^.*_', ''))) AS word (name)
+        CROSS JOIN LATERAL (VALUES (word.name), (regexp_replace(word.name, 's$', '')), (regexp_replace(word.name, 'ies$', 'y')),
+                                   (regexp_replace(word.name, '(ss|sh|ch|x|z|us)es$', '\1'))) AS form (name)
+        WHERE form.name <> ''
+    ),
+    wanted (name) AS (
+        SELECT replace(singular.name || part.name, '_', '')
+        FROM singular, adopted CROSS JOIN LATERAL (VALUES (adopted.key), ('id')) AS part (name)
+        UNION
+        SELECT replace(key, '_', '') FROM adopted WHERE key NOT IN ('id', 'key', 'nr', 'no', 'number')
+    )
+    SELECT format('ALTER TABLE %s ALTER COLUMN %I TYPE %s;', class.oid::regclass, attribute.attname,
+                  CASE WHEN type.is_array THEN 'bigint[]' ELSE 'bigint' END)
+    FROM pg_attribute AS attribute
+    JOIN pg_class AS class ON class.oid = attribute.attrelid AND class.relkind IN ('r', 'p') AND NOT class.relispartition
+    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    CROSS JOIN LATERAL (SELECT attribute.atttypid IN ('int[]'::regtype, 'smallint[]'::regtype)) AS type (is_array)
+    CROSS JOIN LATERAL (SELECT lower(attribute.attname::text), replace(lower(attribute.attname::text), '_', '')) AS own (name, plain)
+    WHERE attribute.attnum > 0 AND NOT attribute.attisdropped
+      AND (type.is_array OR attribute.atttypid IN ('int'::regtype, 'smallint'::regtype))
+      AND class.oid >= 16384 AND namespace.nspname !~ '^(pg_|information_schema$)' AND class.relpersistence <> 't'
+      AND attribute.attname !~ '^snowflake_new_\d+$'
+      AND (own.plain IN (SELECT name FROM wanted UNION ALL SELECT name || 's' FROM wanted)
+           -- parent_post_id
+           OR own.name ~ '_ids?$' AND EXISTS (SELECT FROM singular
+                                              WHERE own.name LIKE '%\_' || replace(singular.name, '_', '\_') || '\_id%')
+           OR own.name ~ 'id$' AND EXISTS (
+               SELECT FROM pg_attribute AS kind
+               WHERE kind.attrelid = class.oid AND NOT kind.attisdropped
+                 AND kind.atttypid IN ('text'::regtype, 'varchar'::regtype)
+                 AND lower(kind.attname::text) = regexp_replace(own.name, 'id$', 'type')))
+      AND NOT EXISTS (SELECT FROM pg_constraint AS foreign_key
+                      WHERE foreign_key.contype = 'f' AND foreign_key.conrelid = class.oid
+                        AND attribute.attnum = ANY (foreign_key.conkey))
+      AND (class.oid, attribute.attname) <> (adopted_table, adopted_column)
+    ORDER BY 1;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_unlinked(regclass, name) IS
+    'statements for columns that refer to an adopted column by name, without a foreign key, for snowflake_adopt()';
+
+CREATE FUNCTION snowflake_internal.snowflake_adopt_unlinked_note(adopted_table regclass, adopted_column name)
+RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT false, format('column "%s" is also referenced without a foreign key, it seems', adopted_column),
+           'These columns are of type int, and are not changed.', string_agg(statement, ' ' ORDER BY statement)
+    FROM snowflake_internal.snowflake_adopt_unlinked(adopted_table, adopted_column)
+    HAVING count(*) > 0;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_unlinked_note(regclass, name) IS
+    'notice about references without a foreign key, for snowflake_adopt() and snowflake_adopt_online()';
+
+-- What snowflake_adopt_online() refuses. Filling updates every row, and replacing a column drops whatever depends on it.
+
+-- `definitions` is the result of snowflake_adopt_definitions().
+CREATE FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(
+    adopted_table regclass, adopted_column name, recreates_views boolean, definitions jsonb
+)
+RETURNS TABLE (obstacle text, remedy text)
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH pairs AS MATERIALIZED (
         SELECT *, pg_describe_object('pg_class'::regclass, relation, old_number) AS description
         FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
     ),
-    foreign_keys AS MATERIALIZED (
-        SELECT * FROM snowflake_internal.snowflake_adopt_foreign_keys(adopted_table, adopted_column)
+    altered (relation) AS MATERIALIZED (
+        SELECT unnest(snowflake_internal.snowflake_adopt_locked(adopted_table, adopted_column))
     ),
-    altered (relation) AS (
-        SELECT pairs.relation FROM pairs
-        UNION SELECT foreign_keys.relation FROM foreign_keys
-        UNION SELECT foreign_keys.referenced FROM foreign_keys
+    views AS MATERIALIZED (
+        SELECT * FROM snowflake_internal.snowflake_adopt_views(adopted_table, adopted_column)
     )
 
-    SELECT obstacle, replace(replace(remedy, 'snowflake_adopt()', 'snowflake_adopt_online()'), ', all in one transaction', '')
-    FROM snowflake_internal.snowflake_adopt_obstacles(adopted_table, adopted_column, true)
+    -- Everything that depends on a column and that the procedure does not know is refused.
+    SELECT format('%s depends on %s', pg_describe_object(depend.classid, depend.objid, depend.objsubid), pairs.description),
+           'Drop these objects, and create them again when the columns have been replaced.'
+    FROM pairs
+    JOIN pg_depend AS depend
+      ON depend.refclassid = 'pg_class'::regclass AND depend.refobjid = pairs.relation
+     AND depend.refobjsubid = pairs.old_number
+    LEFT JOIN pg_attrdef AS expression ON depend.classid = 'pg_attrdef'::regclass AND expression.oid = depend.objid
+    LEFT JOIN pg_class AS class ON depend.classid = 'pg_class'::regclass AND class.oid = depend.objid
+    LEFT JOIN pg_constraint AS constraint_row
+      ON depend.classid = 'pg_constraint'::regclass AND constraint_row.oid = depend.objid
+    LEFT JOIN pg_rewrite AS rule ON depend.classid = 'pg_rewrite'::regclass AND rule.oid = depend.objid
+    WHERE NOT coalesce(
+        (expression.adrelid, expression.adnum) = (pairs.relation, pairs.old_number)
+        -- Sequences of other columns are refused below.
+        OR class.relkind IN ('S', 'i')
+        -- NOT NULL is a constraint since PostgreSQL 18.
+        OR constraint_row.contype IN ('f', 'c', 'n')
+        OR constraint_row.contype IN ('p', 'u') AND NOT constraint_row.condeferrable
+           AND to_jsonb(constraint_row) ->> 'conperiod' IS DISTINCT FROM 'true'
+        OR rule.ev_class IN (SELECT view FROM views), false)
 
     UNION
-    SELECT format('%s is partitioned, or has parents or children',
-                  pg_describe_object('pg_class'::regclass, class.oid, 0)),
+    SELECT format('%s depends on columns that are replaced', pg_describe_object('pg_class'::regclass, view, 0)),
+           CASE WHEN problem IS NULL
+                THEN 'To drop the views and create them again in the last step: add views => true. The dry run shows the statements.'
+                ELSE 'Drop these objects, and create them again when the columns have been replaced.' END
+    FROM views
+    WHERE problem IS NOT NULL OR NOT recreates_views
+
+    UNION
+    SELECT format('%s depends on %s', pg_describe_object(depend.classid, depend.objid, depend.objsubid),
+                  pg_describe_object('pg_class'::regclass, views.view, 0)),
+           'Drop these objects, and create them again when the columns have been replaced.'
+    FROM views
+    JOIN pg_class AS class ON class.oid = views.view
+    JOIN pg_depend AS depend
+      ON depend.deptype = 'n'
+     AND (depend.refclassid = 'pg_class'::regclass AND depend.refobjid = views.view
+          OR depend.refclassid = 'pg_type'::regclass
+             AND depend.refobjid IN (class.reltype, (SELECT typarray FROM pg_type WHERE oid = class.reltype)))
+    LEFT JOIN pg_rewrite AS rule ON depend.classid = 'pg_rewrite'::regclass AND rule.oid = depend.objid
+    LEFT JOIN pg_trigger AS trigger ON depend.classid = 'pg_trigger'::regclass AND trigger.oid = depend.objid
+    WHERE coalesce(rule.ev_class, trigger.tgrelid, 0) NOT IN (SELECT view FROM views)
+
+    -- What cannot be kept for the old column and its new one.
+    UNION
+    SELECT format('%s is generated, or an identity column', pairs.description),
+           'Drop the expression or the identity (ALTER TABLE ... DROP EXPRESSION, or DROP IDENTITY). Adopt the referenced column first.'
+    FROM pairs
+    JOIN pg_attribute AS old ON old.attrelid = pairs.relation AND old.attnum = pairs.old_number
+    WHERE old.attgenerated <> '' OR old.attidentity <> '' AND NOT pairs.is_adopted
+
+    UNION
+    SELECT format('%s is owned by %s', pg_describe_object('pg_class'::regclass, sequence.oid, 0), pairs.description),
+           'Remove the owner: ALTER SEQUENCE ... OWNED BY NONE'
+    FROM pairs
+    JOIN pg_depend AS depend
+      ON depend.classid = 'pg_class'::regclass AND depend.refclassid = 'pg_class'::regclass
+     AND depend.refobjid = pairs.relation AND depend.refobjsubid = pairs.old_number
+    JOIN pg_class AS sequence ON sequence.oid = depend.objid AND sequence.relkind = 'S'
+    WHERE NOT pairs.is_adopted
+
+    UNION
+    SELECT format('%s uses sequence %s, which is dropped with the identity', sequences.used_by, sequences.sequence_name),
+           'Change the objects that use the sequence, so that they use another sequence.'
+    FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, true) AS sequences
+    JOIN pairs ON pairs.relation = sequences.relation AND pairs.is_adopted
+    WHERE sequences.is_identity AND sequences.used_by IS NOT NULL
+
+    -- A new grant would come from the owner.
+    UNION
+    SELECT format('privileges on %s were granted by %s', granted.description, acl.grantor::regrole),
+           'Let the owner grant these privileges.'
+    FROM (
+        SELECT pairs.description, old.attacl, pairs.owner
+        FROM pairs JOIN pg_attribute AS old ON old.attrelid = pairs.relation AND old.attnum = pairs.old_number
+        UNION ALL
+        SELECT pg_describe_object('pg_class'::regclass, sequences.sequence, 0), class.relacl, class.relowner
+        FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, true) AS sequences
+        JOIN pairs ON pairs.relation = sequences.relation AND pairs.is_adopted
+        JOIN pg_class AS class ON class.oid = sequences.sequence
+        WHERE sequences.is_identity
+    ) AS granted (description, privileges, owner)
+    CROSS JOIN LATERAL aclexplode(granted.privileges) AS acl
+    WHERE acl.grantor <> granted.owner
+
+    UNION
+    SELECT format('%s has a security label', pairs.description), 'Remove the security labels of these columns.'
+    FROM pairs
+    JOIN pg_seclabel AS label
+      ON label.classoid = 'pg_class'::regclass AND label.objoid = pairs.relation AND label.objsubid = pairs.old_number
+
+    UNION
+    SELECT format('%s is of type %s', pairs.description, format_type(old.atttypid, NULL)),
+           'First change the type of these columns from the domain to bigint (ALTER TABLE ... ALTER COLUMN ... TYPE bigint).'
+    FROM pairs
+    JOIN pg_attribute AS old ON old.attrelid = pairs.relation AND old.attnum = pairs.old_number
+    WHERE old.atttypid NOT IN ('smallint'::regtype, 'integer'::regtype)
+
+    UNION
+    SELECT format('%s is itself a foreign key that references %s', pairs.description,
+                  pg_describe_object('pg_class'::regclass, foreign_key.confrelid, 0)),
+           'Adopt the referenced column instead.'
+    FROM pairs
+    JOIN pg_constraint AS foreign_key
+      ON foreign_key.conrelid = pairs.relation AND foreign_key.contype = 'f' AND pairs.old_number = ANY (foreign_key.conkey)
+    WHERE pairs.is_adopted
+
+    UNION
+    SELECT format('%s %s', known.description, known.obstacle),
+           'Drop these constraints and indexes, and create them again for type bigint when the columns have been replaced.'
+    FROM jsonb_to_recordset(definitions) AS known (description text, obstacle text)
+    WHERE known.obstacle IS NOT NULL
+
+    -- The columns in an expression of EXCLUDE do not belong to the constraint.
+    UNION
+    SELECT format('%s cannot be added to another index', pg_describe_object('pg_constraint'::regclass, key.oid, 0)),
+           'Drop these objects, and create them again when the columns have been replaced.'
+    FROM snowflake_internal.snowflake_adopt_indexes(adopted_table, adopted_column) AS indexes
+    JOIN pg_constraint AS key ON key.oid = indexes.constraint_oid
+    WHERE key.contype = 'x'
+      AND NOT EXISTS (SELECT FROM pairs WHERE pairs.relation = key.conrelid AND pairs.old_number = ANY (key.conkey))
+
+    -- It would be dropped with the column. If it is being created, the last step waits.
+    UNION
+    SELECT format('%s is not valid', pg_describe_object('pg_class'::regclass, definition.indexrelid, 0)),
+           'Drop these indexes, or build them again: REINDEX INDEX CONCURRENTLY ...'
+    FROM pairs
+    JOIN pg_index AS definition ON definition.indrelid = pairs.relation AND NOT definition.indisvalid
+    JOIN pg_class AS class ON class.oid = definition.indexrelid AND class.relname !~ '^snowflake_new_\d+$'
+    WHERE EXISTS (SELECT FROM pg_depend AS depend
+                  WHERE depend.classid = 'pg_class'::regclass AND depend.objid = class.oid
+                    AND depend.refclassid = 'pg_class'::regclass AND depend.refobjid = pairs.relation
+                    AND depend.refobjsubid = pairs.old_number)
+      AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index AS work WHERE work.index_relid = class.oid)
+
+    -- A key that other objects need, such as a materialized view that groups by it.
+    UNION
+    SELECT format('%s depends on %s', pg_describe_object(depend.classid, depend.objid, depend.objsubid),
+                  pg_describe_object(depend.refclassid, depend.refobjid, 0)),
+           'Drop these objects, and create them again when the columns have been replaced.'
+    FROM snowflake_internal.snowflake_adopt_indexes(adopted_table, adopted_column) AS indexes
+    JOIN pg_depend AS depend
+      ON depend.deptype = 'n'
+     AND (depend.refclassid = 'pg_class'::regclass AND depend.refobjid = indexes.index
+          OR depend.refclassid = 'pg_constraint'::regclass AND depend.refobjid = indexes.constraint_oid)
+    WHERE NOT EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_constraints(adopted_table, adopted_column) AS known
+                      WHERE depend.classid = 'pg_constraint'::regclass AND depend.objid = known.oid)
+      AND NOT EXISTS (SELECT FROM pg_rewrite AS rule JOIN views ON views.view = rule.ev_class
+                      WHERE depend.classid = 'pg_rewrite'::regclass AND depend.objid = rule.oid)
+
+    -- The stored rows would lose the values of the columns.
+    UNION
+    SELECT users.obstacle, users.remedy
+    FROM snowflake_internal.snowflake_adopt_row_types(ARRAY(SELECT relation FROM pairs)) AS users
+
+    -- Such an index is not built again, although its expressions may depend on the order and the types of the columns.
+    UNION
+    SELECT format('%s contains whole rows', pg_describe_object('pg_class'::regclass, definition.indexrelid, 0)),
+           'Drop these indexes, and create them again when the columns have been replaced.'
+    FROM pairs
+    JOIN pg_index AS definition ON definition.indrelid = pairs.relation
+    WHERE concat(definition.indexprs, definition.indpred) ~ ':varattno 0 '
+
+    -- Tables. A foreign key that does not contain the column may need an index that does, with INCLUDE.
+    UNION
+    SELECT format('%s belongs to role %s', pg_describe_object('pg_class'::regclass, class.oid, 0), class.relowner::regrole),
+           'Drop the foreign keys between the tables.'
+    FROM altered
+    JOIN pg_class AS class ON class.oid = altered.relation
+    WHERE class.relowner NOT IN (SELECT owner FROM snowflake_internal.snowflake_adopt_owners(adopted_table, adopted_column, true))
+
+    UNION
+    SELECT format('%s is partitioned, or has parents or children', pg_describe_object('pg_class'::regclass, class.oid, 0)),
            'Use snowflake_adopt(), which rewrites the tables.'
     FROM altered
     JOIN pg_class AS class ON class.oid = altered.relation
-    WHERE class.relkind <> 'r'
+    WHERE class.relkind = 'p'
        OR EXISTS (SELECT FROM pg_inherits AS link WHERE altered.relation IN (link.inhrelid, link.inhparent))
 
     UNION
@@ -1880,109 +2930,23 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WHERE class.relpersistence = 't'
 
     UNION
-    SELECT format('column "%s" of %s already exists', pairs.new_name,
-                  pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
-           'Rename or drop these columns.'
-    FROM pairs
-    JOIN pg_attribute AS other
-      ON other.attrelid = pairs.relation AND other.attname = pairs.new_name AND NOT other.attisdropped
-    WHERE pairs.new_number IS NULL
-
-    -- The columns of a table share the trigger, which is replaced and dropped as a whole.
-    UNION
-    SELECT format('%s also fills other columns', pg_describe_object('pg_trigger'::regclass, trigger.oid, 0)),
-           'First finish or abandon the adoption of the other columns of these tables. If a foreign key was dropped, create it '
-           'again, for example as NOT VALID.'
-    FROM pairs
-    JOIN pg_trigger AS trigger
-      ON trigger.tgrelid = pairs.relation AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
-    GROUP BY trigger.oid, trigger.tgnargs
-    HAVING trigger.tgnargs > 2 * count(pairs.new_number)
-
-    -- A new foreign key has the definition that the foreign key had when the new one was added.
-    UNION
-    SELECT format('%s differs from %s', pg_describe_object('pg_constraint'::regclass, new.oid, 0),
-                  pg_describe_object('pg_constraint'::regclass, old.oid, 0)),
-           'Drop the constraints whose names end in _snowflake. They are created again.'
-    FROM foreign_keys
-    JOIN pg_constraint AS old ON old.oid = foreign_keys.foreign_key
-    JOIN pg_constraint AS new
-      ON new.contype = 'f' AND new.conrelid = old.conrelid AND new.conname = foreign_keys.new_name
-    WHERE (new.confupdtype, new.confdeltype, new.confmatchtype, new.condeferrable, new.condeferred)
-       <> (old.confupdtype, old.confdeltype, old.confmatchtype, old.condeferrable, old.condeferred)
-
-    -- Filling updates every row, which checks these constraints.
-    UNION
-    SELECT format('%s is not valid', pg_describe_object('pg_constraint'::regclass, other.oid, 0)),
-           'Validate or drop these constraints.'
-    FROM (SELECT DISTINCT relation FROM pairs) AS filled
-    JOIN pg_constraint AS other ON other.conrelid = filled.relation
-    WHERE other.contype IN ('c', 'n') AND NOT other.convalidated
-      -- Since PostgreSQL 18.
-      AND to_jsonb(other) ->> 'conenforced' IS DISTINCT FROM 'false'
-      AND NOT EXISTS (SELECT FROM pairs WHERE pairs.relation = other.conrelid AND pairs.new_number = ANY (other.conkey))
-
-    -- Dropping the old column would drop the index.
-    UNION
-    SELECT format('%s depends on %s', pg_describe_object(depend.classid, depend.objid, depend.objsubid),
-                  pg_describe_object('pg_class'::regclass, index.indexrelid, 0)),
-           'Drop these objects, or the columns from the INCLUDE list of the index. Create them again when the columns have been '
-           'replaced.'
-    FROM pairs
-    JOIN pg_index AS index ON index.indrelid = pairs.relation AND pairs.old_number = ANY (index.indkey::int2[])
-    LEFT JOIN pg_constraint AS key ON key.conindid = index.indexrelid AND key.contype IN ('p', 'u')
-    JOIN pg_depend AS depend
-      ON depend.deptype = 'n'
-     AND (depend.refclassid = 'pg_class'::regclass AND depend.refobjid = index.indexrelid
-          OR depend.refclassid = 'pg_constraint'::regclass AND depend.refobjid = key.oid)
-    WHERE NOT EXISTS (SELECT FROM foreign_keys
-                      WHERE depend.classid = 'pg_constraint'::regclass AND depend.objid = foreign_keys.foreign_key)
-
-    UNION
-    SELECT format('%s depends on %s', pg_describe_object('pg_constraint'::regclass, other.oid, 0), pairs.description),
-           'Drop these constraints, indexes and statistics. Create them again when the columns have been replaced.'
-    FROM pairs
-    JOIN pg_constraint AS other ON other.conrelid = pairs.relation AND pairs.old_number = ANY (other.conkey)
-    WHERE (other.contype IN ('c', 'x')
-           OR other.contype IN ('p', 'u') AND (other.condeferrable OR to_jsonb(other) ->> 'conperiod' = 'true'))
-      -- Exclude the constraint that compares the columns.
-      AND NOT coalesce(pairs.new_number = ANY (other.conkey), false)
-
-    UNION
-    SELECT format('%s depends on %s', pg_describe_object(depend.classid, depend.objid, 0), pairs.description),
-           'Drop these constraints, indexes and statistics. Create them again when the columns have been replaced.'
-    FROM pairs
-    JOIN pg_depend AS depend
-      ON depend.refclassid = 'pg_class'::regclass AND depend.refobjid = pairs.relation
-     AND depend.refobjsubid = pairs.old_number
-    LEFT JOIN pg_index AS index ON depend.classid = 'pg_class'::regclass AND index.indexrelid = depend.objid
-    WHERE depend.classid = 'pg_statistic_ext'::regclass
-       -- The column is used in an expression or in the predicate.
-       OR position(format(':varattno %s ', pairs.old_number)
-                   IN concat(index.indexprs::text, index.indpred::text)) > 0
-
-    UNION
-    SELECT format('%s has a security label', pairs.description), 'Remove the security labels of these columns.'
-    FROM pairs
-    JOIN pg_seclabel AS label
-      ON label.classoid = 'pg_class'::regclass AND label.objoid = pairs.relation AND label.objsubid = pairs.old_number
-
-    UNION
-    SELECT format('%s is owned by %s', pg_describe_object('pg_class'::regclass, sequence.oid, 0), pairs.description),
-           'Remove the owner (ALTER SEQUENCE ... OWNED BY NONE) or the identity (ALTER TABLE ... DROP IDENTITY).'
-    FROM pairs
-    JOIN pg_depend AS depend
-      ON depend.classid = 'pg_class'::regclass AND depend.refclassid = 'pg_class'::regclass
-     AND depend.refobjid = pairs.relation AND depend.refobjsubid = pairs.old_number
-    JOIN pg_class AS sequence ON sequence.oid = depend.objid AND sequence.relkind = 'S'
-    WHERE NOT pairs.is_adopted
+    SELECT format('%s is a typed table', pg_describe_object('pg_class'::regclass, class.oid, 0)),
+           'Use snowflake_adopt(), after the type was changed.'
+    FROM pairs JOIN pg_class AS class ON class.oid = pairs.relation
+    WHERE class.reloftype <> 0
 
     UNION
     SELECT format('%s does not allow you to create objects', pg_describe_object('pg_namespace'::regclass, class.relnamespace, 0)),
            'Grant the privilege: GRANT CREATE ON SCHEMA ... TO ...'
-    FROM pairs
-    JOIN pg_class AS class ON class.oid = pairs.relation
+    FROM pairs JOIN pg_class AS class ON class.oid = pairs.relation
     WHERE NOT has_schema_privilege(class.relnamespace, 'CREATE')
+
+    -- An owner can revoke them from himself.
+    UNION
+    SELECT format('you may not update %s', pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
+           'Grant the privileges: GRANT SELECT, UPDATE ON TABLE ... TO ...'
+    FROM pairs
+    WHERE NOT has_table_privilege(pairs.relation, 'SELECT') OR NOT has_table_privilege(pairs.relation, 'UPDATE')
 
     UNION
     SELECT format('%s has row-level security that applies to you', pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
@@ -2006,19 +2970,24 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     FROM pairs
     CROSS JOIN has_parameter_privilege('session_replication_role', 'SET') AS setting (fires_no_triggers)
     JOIN pg_trigger AS trigger ON trigger.tgrelid = pairs.relation AND NOT trigger.tgisinternal
-    WHERE trigger.tgtype & 16 <> 0 AND trigger.tgfoid <> 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
+    WHERE trigger.tgtype & 16 <> 0 AND trigger.tgname !~ '^zz_snowflake_new_\d+$'
       AND trigger.tgenabled = ANY (CASE WHEN setting.fires_no_triggers THEN '{R,A}' ELSE '{O,A}' END::"char"[])
 
     -- Triggers of the same kind fire in the order of their names.
     UNION
-    SELECT format('%s could change the row after trigger zz_snowflake_adopt',
-                  pg_describe_object('pg_trigger'::regclass, trigger.oid, 0)),
+    SELECT format('%s could change the row after trigger zz_%s', pg_describe_object('pg_trigger'::regclass, trigger.oid, 0), pairs.new_name),
            'Rename these triggers: ALTER TRIGGER ... RENAME TO ...'
     FROM pairs
     JOIN pg_trigger AS trigger ON trigger.tgrelid = pairs.relation AND NOT trigger.tgisinternal
     WHERE trigger.tgtype & 3 = 3 AND trigger.tgtype & 20 <> 0
-      AND trigger.tgname::text COLLATE "C" >= 'zz_snowflake_adopt'
-      AND trigger.tgfoid <> 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
+      AND trigger.tgname::text COLLATE "C" >= 'zz_snowflake_new' AND trigger.tgname !~ '^zz_snowflake_new_\d+$'
+
+    -- Otherwise, the new foreign keys would be enforced, or rows that violate them would be found only at the end.
+    UNION
+    SELECT format('not all triggers of %s are enabled', pg_describe_object('pg_constraint'::regclass, constraint_row.oid, 0)),
+           'Enable them: ALTER TABLE ... ENABLE TRIGGER ALL'
+    FROM snowflake_internal.snowflake_adopt_constraints(adopted_table, adopted_column) AS constraint_row
+    JOIN pg_trigger AS trigger ON trigger.tgconstraint = constraint_row.oid AND trigger.tgenabled <> 'O'
 
     UNION
     SELECT format('publication "%s" would publish the new columns of %s', publication.pubname,
@@ -2026,446 +2995,601 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            'Subscribers have no new columns. Remove the tables from the publications, or use snowflake_adopt().'
     FROM pairs
     JOIN pg_class AS class ON class.oid = pairs.relation
-    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
     JOIN pg_publication_tables AS publication
-      ON publication.schemaname = namespace.nspname AND publication.tablename = class.relname
+      ON publication.schemaname = pairs.schema AND publication.tablename = class.relname
      AND pairs.old_name = ANY (publication.attnames)
 
-    -- Both foreign keys would change the row, one after the other.
+    -- Filling updates every row, which checks these constraints.
     UNION
-    SELECT format('%s cannot exist twice', pg_describe_object('pg_constraint'::regclass, definition.oid, 0)),
-           'Change the action SET DEFAULT of these foreign keys, or use snowflake_adopt().'
-    FROM foreign_keys
-    JOIN pg_constraint AS definition ON definition.oid = foreign_keys.foreign_key
-    WHERE 'd' IN (definition.confupdtype, definition.confdeltype)
-       -- Since PostgreSQL 18.
-       OR to_jsonb(definition) ->> 'conenforced' = 'false' OR to_jsonb(definition) ->> 'conperiod' = 'true'
+    SELECT format('%s is not valid', pg_describe_object('pg_constraint'::regclass, other.oid, 0)),
+           'Validate or drop these constraints.'
+    FROM (SELECT DISTINCT relation FROM pairs) AS filled
+    JOIN pg_constraint AS other ON other.conrelid = filled.relation
+    WHERE other.contype IN ('c', 'n') AND NOT other.convalidated
+      -- Since PostgreSQL 18.
+      AND to_jsonb(other) ->> 'conenforced' IS DISTINCT FROM 'false'
+      AND other.conname !~ '^snowflake_new_\d+(_some)?$'
 
-    -- Validating NOT NULL relies on the constraint that was created together with the column.
+    -- The objects of the procedure.
     UNION
-    SELECT format('%s became NOT NULL while it was being adopted', pairs.description),
-           'Undo the change with ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL.'
+    SELECT format('%s already exists on %s', taken.name, pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
+           'Rename or drop these objects. If the procedure has created them: repeat the call with abandon => true.'
     FROM pairs
-    JOIN pg_constraint AS proof
-      ON proof.conrelid = pairs.relation AND proof.conname = pairs.new_name AND proof.contype = 'c'
-    WHERE pairs.is_not_null AND pairs.new_number IS NOT NULL AND position('COALESCE' IN pg_get_constraintdef(proof.oid)) > 0;
+    JOIN (
+        SELECT attrelid AS relation, attname AS name FROM pg_attribute WHERE NOT attisdropped
+        UNION ALL SELECT conrelid, conname FROM pg_constraint
+        UNION ALL SELECT tgrelid, tgname FROM pg_trigger
+    ) AS taken
+      ON taken.relation = pairs.relation
+     AND taken.name IN (pairs.new_name, pairs.new_name || '_some', 'zz_' || pairs.new_name)
+    WHERE pairs.new_number IS NULL
+
+    UNION
+    SELECT format('trigger zz_%s of %s was changed', pairs.new_name, pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
+           format('Undo the change, for example the new name of a column, or ALTER TABLE %s ENABLE ALWAYS TRIGGER zz_%s. Or '
+                  'repeat the call with abandon => true.', pairs.relation_name, pairs.new_name)
+    FROM pairs
+    WHERE pairs.new_number IS NOT NULL AND NOT pairs.is_kept
+
+    UNION
+    SELECT format('constraint %s of %s was changed', proof.conname, pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
+           'Repeat the call with abandon => true.'
+    FROM pairs
+    JOIN pg_constraint AS proof ON proof.conrelid = pairs.relation AND proof.conname = pairs.new_name AND proof.contype = 'c'
+    WHERE pairs.new_number IS NOT NULL
+      AND regexp_replace(pg_get_constraintdef(proof.oid), ' NOT VALID$', '')
+          <> format('CHECK (COALESCE((%1$I = %2$I), ((%1$I IS NULL) AND (%2$I IS NULL))))', pairs.new_name, pairs.old_name)
+
+    -- An index or a constraint may contain columns of both.
+    UNION
+    -- Meanwhile, the other call may drop the column.
+    SELECT format('column %I of table %s is being adopted by another call', attribute.attname, other.relation::regclass),
+           format('Finish the adoption of the other column first, or abandon it: CALL %s.snowflake_adopt_online(%L, %L, dry_run => false, '
+                  'abandon => true);', snowflake_internal.home(), other.relation::regclass, attribute.attname)
+    FROM snowflake_internal.snowflake_adopt_new_columns() AS other
+    JOIN pg_attribute AS attribute ON attribute.attrelid = other.relation AND attribute.attnum = other.old_number
+    WHERE other.relation IN (SELECT relation FROM altered)
+      AND NOT EXISTS (SELECT FROM pairs WHERE pairs.relation = other.relation AND pairs.new_number = other.new_number)
+
+    UNION
+    SELECT format('database %I does not allow you to create temporary tables', current_database()),
+           'Grant the privilege: GRANT TEMPORARY ON DATABASE ... TO ...'
+    WHERE NOT has_database_privilege(current_database(), 'TEMPORARY');
+END
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(regclass, name) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(regclass, name, boolean, jsonb) IS
     'obstacles to the steps, and the remedies, for snowflake_adopt_online()';
 
--- The steps of snowflake_adopt_online(), computed from the catalogs. A step is done if its objects exist. Therefore, the
--- procedure can stop anywhere, and go on later with the first step that is not done.
---
--- The statements run with the search_path of the caller, so all names and operators in them are schema-qualified.
-
--- The columns of the result:
---
--- * `position`: the order of the steps,
--- * `title`: what the step does,
--- * `tables` and `lock_mode`: the tables that must be locked before the statements are executed; NULL if the statements
---   acquire only locks that do not block writers,
--- * `statements`: executed in one transaction,
--- * `after_commit`: a statement that is executed when this transaction has been committed,
--- * `on_violation`: a statement that is executed if a row violates a constraint,
--- * `is_manual`: the caller must execute the statement, which is NULL while another session executes it,
--- * `is_done`.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_steps(adopted_table regclass, adopted_column name, batch_pages int)
-RETURNS TABLE (
-    "position" text, title text, tables text, lock_mode text, statements text[], after_commit text,
-    on_violation text, is_manual boolean, is_done boolean
-)
--- Compiling the query would take longer than executing it.
-VOLATILE PARALLEL UNSAFE LANGUAGE sql
-SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET jit = off AS $$
+-- Notices and warnings before the first step.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_online_notes(adopted_table regclass, adopted_column name, kept_defaults text[])
+RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
+VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     WITH pairs AS MATERIALIZED (
         SELECT * FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
     ),
-    -- The tables with columns to be replaced.
-    filled AS MATERIALIZED (
-        SELECT pairs.relation, pairs.relation_name, bool_or(pairs.is_adopted) AS is_adopted,
-               format('%I.%I', namespace.nspname, snowflake_internal.snowflake_adopt_new_name(class.relname)) AS new_sequence,
-               min(pairs.new_name::text) AS first_column, class.relowner::regrole AS owner,
-               pg_relation_size(pairs.relation) / current_setting('block_size')::int + 1 AS pages_now,
-               bool_and(pairs.new_number IS NOT NULL) AS has_columns,
-               bool_and(coalesce(proof.convalidated, false)) AS is_checked,
-               string_agg(format('ADD COLUMN %I bigint', new_name), ', ' ORDER BY old_number)
-                   FILTER (WHERE new_number IS NULL) AS new_columns,
-               string_agg(format(CASE WHEN is_not_null
-                                      THEN 'ADD CONSTRAINT %1$I CHECK (%1$I IS NOT NULL AND %1$I OPERATOR(pg_catalog.=) %2$I) NOT VALID'
-                                      ELSE 'ADD CONSTRAINT %1$I CHECK (coalesce(%1$I OPERATOR(pg_catalog.=) %2$I, '
-                                           '%1$I IS NULL AND %2$I IS NULL)) NOT VALID' END, new_name, old_name),
-                          ', ' ORDER BY old_number)
-                   FILTER (WHERE new_number IS NULL) AS new_constraints,
-               string_agg(format('%L, %L', old_name, new_name), ', ' ORDER BY old_number) AS trigger_arguments,
-               string_agg(format('%I = %I', new_name, old_name), ', ' ORDER BY old_number) AS assignments,
-               string_agg(format('%I IS NULL AND %I IS NOT NULL', new_name, old_name), ' OR ' ORDER BY old_number) AS is_unfilled,
-               string_agg(format('VALIDATE CONSTRAINT %I', new_name), ', ' ORDER BY old_number) AS validations,
-               string_agg(quote_ident(new_name), ', ' ORDER BY old_number) AS columns
-        FROM pairs
-        JOIN pg_class AS class ON class.oid = pairs.relation
-        JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
-        LEFT JOIN pg_constraint AS proof
-          ON proof.conrelid = pairs.relation AND proof.conname = pairs.new_name AND proof.contype = 'c'
-        GROUP BY pairs.relation, pairs.relation_name, class.oid, namespace.oid
+    tables AS MATERIALIZED (
+        SELECT relation, relation_name, array_agg(old_number) AS numbers FROM pairs GROUP BY relation, relation_name
     ),
-    batch AS (
-        SELECT filled.*, counter.sequence, counter.pages_filled, counter.pages,
-               least(coalesce(counter.pages_filled, 0) + batch_pages, coalesce(counter.pages, pages_now)) AS next_page,
-               format('ctid OPERATOR(pg_catalog.>=) ''(%s,0)''::pg_catalog.tid AND ctid OPERATOR(pg_catalog.<) '
-                      '''(%s,0)''::pg_catalog.tid AND (%s)',
-                      coalesce(counter.pages_filled, 0),
-                      least(coalesce(counter.pages_filled, 0) + batch_pages, coalesce(counter.pages, pages_now)),
-                      filled.is_unfilled) AS condition
-        FROM filled
-        LEFT JOIN LATERAL snowflake_internal.snowflake_adopt_counter(filled.relation) AS counter ON true
-    ),
-    foreign_keys AS MATERIALIZED (
-        SELECT foreign_keys.*, new.oid AS new_foreign_key, coalesce(new.convalidated, false) AS is_checked
-        FROM snowflake_internal.snowflake_adopt_foreign_keys(adopted_table, adopted_column) AS foreign_keys
-        LEFT JOIN pg_constraint AS new
-          ON new.contype = 'f' AND new.conrelid = foreign_keys.relation AND new.conname = foreign_keys.new_name
-         AND new.confrelid = foreign_keys.referenced
-         AND new.conkey = foreign_keys.new_key AND new.confkey = foreign_keys.new_referenced_key
-    ),
-    -- The indexes that contain a column to be replaced.
-    indexes AS MATERIALIZED (
-        SELECT filled.relation, filled.relation_name, namespace.nspname AS schema, class.oid, class.relname AS name,
-               snowflake_internal.snowflake_adopt_new_name(class.relname) AS new_name,
-               index.indisclustered AS is_clustered, index.indisreplident AS is_replica_identity,
-               owner.conname AS constraint_name, owner.contype AS constraint_type, owner.oid AS constraint_oid,
-               new.indexrelid IS NOT NULL AS exists, coalesce(
-                   new.indisvalid
-                   -- Otherwise, the index was created again with other properties.
-                   AND (new.indisunique, new.indnullsnotdistinct, new.indnkeyatts, new.indoption::text)
-                       = (index.indisunique, index.indnullsnotdistinct, index.indnkeyatts, index.indoption::text)
-                   AND pg_get_expr(new.indpred, new.indrelid) IS NOT DISTINCT FROM pg_get_expr(index.indpred, index.indrelid)
-                   AND pg_get_expr(new.indexprs, new.indrelid) IS NOT DISTINCT FROM pg_get_expr(index.indexprs, index.indrelid),
-                   false
-               ) AS is_valid,
-               EXISTS (SELECT FROM pg_stat_progress_create_index AS progress WHERE progress.index_relid = new.indexrelid)
-                   AS is_in_progress,
-               concat('CREATE ', CASE WHEN index.indisunique THEN 'UNIQUE ' END,
-                      format('INDEX CONCURRENTLY %I ON %s USING %I (%s)', snowflake_internal.snowflake_adopt_new_name(class.relname),
-                             filled.relation_name, method.amname, key.keys),
-                      ' INCLUDE (' || key.included || ')',
-                      CASE WHEN index.indnullsnotdistinct THEN ' NULLS NOT DISTINCT' END,
-                      ' WITH (' || (
-                          SELECT string_agg(format('%I = %L', split_part(option, '=', 1), substr(option, strpos(option, '=') + 1)), ', ')
-                          FROM unnest(class.reloptions) AS option
-                      ) || ')',
-                      ' TABLESPACE ' || quote_ident(space.spcname),
-                      ' WHERE ' || pg_get_expr(index.indpred, index.indrelid), ';') AS definition
-        FROM filled
-        JOIN pg_index AS index ON index.indrelid = filled.relation AND index.indisvalid
-        JOIN pg_class AS class ON class.oid = index.indexrelid
-        JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
-        JOIN pg_am AS method ON method.oid = class.relam
-        LEFT JOIN pg_tablespace AS space ON space.oid = class.reltablespace
-        LEFT JOIN pg_constraint AS owner ON owner.conindid = class.oid AND owner.contype IN ('p', 'u')
-        CROSS JOIN LATERAL (
-            SELECT array_agg(CASE WHEN pair.relation IS NULL THEN key.number ELSE pair.new_number END ORDER BY key.position),
-                   string_agg(
-                       CASE WHEN pair.relation IS NULL
-                            THEN concat(pg_get_indexdef(class.oid, key.position::int, true),
-                                        ' COLLATE ' || quote_ident(collation_schema.nspname) || '.' || quote_ident(collating.collname),
-                                        ' ' || quote_ident(class_schema.nspname) || '.' || quote_ident(operator_class.opcname))
-                            ELSE quote_ident(pair.new_name) END
-                       || CASE WHEN NOT pg_indexam_has_property(method.oid, 'can_order') THEN ''
-                               ELSE CASE WHEN key.option & 1 <> 0 THEN ' DESC' ELSE ' ASC' END
-                                    || CASE WHEN key.option & 2 <> 0 THEN ' NULLS FIRST' ELSE ' NULLS LAST' END END,
-                       ', ' ORDER BY key.position) FILTER (WHERE key.position <= index.indnkeyatts),
-                   string_agg(coalesce(quote_ident(pair.new_name), pg_get_indexdef(class.oid, key.position::int, true)), ', '
-                              ORDER BY key.position) FILTER (WHERE key.position > index.indnkeyatts),
-                   count(pair.relation)
-            FROM unnest(index.indkey::int2[], index.indclass::oid[], index.indcollation::oid[], index.indoption::int2[])
-                     WITH ORDINALITY AS key (number, operator_class, collating, option, position)
-            LEFT JOIN pairs AS pair ON pair.relation = filled.relation AND pair.old_number = key.number
-            LEFT JOIN pg_opclass AS operator_class ON operator_class.oid = key.operator_class
-            LEFT JOIN pg_namespace AS class_schema ON class_schema.oid = operator_class.opcnamespace
-            LEFT JOIN pg_collation AS collating ON collating.oid = key.collating
-            LEFT JOIN pg_namespace AS collation_schema ON collation_schema.oid = collating.collnamespace
-        ) AS key (numbers, keys, included, replaced)
-        LEFT JOIN (pg_index AS new JOIN pg_class AS new_class ON new_class.oid = new.indexrelid)
-          ON new.indrelid = filled.relation AND new_class.relname = snowflake_internal.snowflake_adopt_new_name(class.relname)
-         AND string_to_array(new.indkey::text, ' ')::int2[] = key.numbers
-        WHERE key.replaced > 0
-    ),
-    -- The tables that are locked for the replacement. The adopted table comes last, because an INSERT locks the
-    -- referencing table before the referenced table.
-    locked (tables) AS (
-        SELECT string_agg(relation_name, ', ' ORDER BY is_adopted, relation_name)
-        FROM (
-            SELECT relation_name, bool_or(is_adopted) AS is_adopted
-            FROM (
-                SELECT relation_name, is_adopted FROM filled
-                UNION ALL SELECT relation_name, false FROM foreign_keys
-                UNION ALL SELECT referenced_name, false FROM foreign_keys
-            ) AS tables
-            GROUP BY relation_name
-        ) AS names
-    ),
-    replacement ("position", statement) AS (
-        SELECT '1' || relation_name, format('DROP TRIGGER zz_snowflake_adopt ON %s;', relation_name) FROM filled
-        UNION ALL
-        -- The valid constraint CHECK makes it unnecessary to read the table.
-        SELECT '2' || relation_name,
-               format('ALTER TABLE %s %s;', relation_name,
-                      string_agg(CASE WHEN not_null.oid IS NULL THEN format('ALTER COLUMN %I SET NOT NULL', pairs.new_name)
-                                      ELSE format('ADD CONSTRAINT %I NOT NULL %I',
-                                                  snowflake_internal.snowflake_adopt_new_name(not_null.conname), pairs.new_name) END,
-                                 ', ' ORDER BY old_number))
-        FROM pairs
+    functions AS (
+        -- Functions that take or return rows of the tables, or copy a whole row in a trigger.
+        SELECT DISTINCT code.oid::regprocedure::text AS name
+        FROM tables
+        JOIN pg_class AS class ON class.oid = tables.relation
+        JOIN pg_depend AS depend
+          ON depend.classid = 'pg_proc'::regclass AND depend.refclassid = 'pg_type'::regclass
+         AND depend.refobjid IN (class.reltype, (SELECT typarray FROM pg_type WHERE oid = class.reltype))
+        JOIN pg_proc AS code ON code.oid = depend.objid
+        UNION
+        SELECT trigger.tgfoid::regprocedure::text
+        FROM tables
+        JOIN pg_trigger AS trigger ON trigger.tgrelid = tables.relation AND NOT trigger.tgisinternal
+        JOIN pg_proc AS code ON code.oid = trigger.tgfoid AND code.prosrc ~* '\m(old|new)\)?\.\*'
+    )
+
+    SELECT true,
+           format('the order of columns will change: %s',
+                  string_agg(format('%s (%s)', relation_name,
+                                    (SELECT string_agg(quote_ident(attname), ', '
+                                                       ORDER BY attnum = ANY (tables.numbers), attnum)
+                                     FROM pg_attribute
+                                     WHERE attrelid = tables.relation AND attnum > 0 AND NOT attisdropped
+                                       AND attname !~ '^snowflake_new_\d+$')), ', ' ORDER BY relation_name)),
+           'An INSERT without a list of columns stores values in other columns, perhaps without an error. SELECT *, RETURNING *, '
+           'COPY without a list, and generated keys that a driver reads by position (JDBC, MyBatis) return other columns.'
+           || coalesce(' Functions that use whole rows: ' || (SELECT string_agg(name, ', ' ORDER BY name) FROM functions) || '.', ''),
+           'Before you go on, let all statements name their columns.'
+    FROM tables
+    WHERE EXISTS (SELECT FROM pg_attribute
+                  WHERE attrelid = tables.relation AND attnum > ANY (tables.numbers) AND attnum <> ALL (tables.numbers)
+                    AND NOT attisdropped AND attname !~ '^snowflake_new_\d+$')
+    HAVING count(*) > 0
+
+    UNION ALL
+    SELECT false,
+           format('tables whose rows will be updated: %s (%s with their indexes)', string_agg(relation_name, ', ' ORDER BY relation_name),
+                  pg_size_pretty(sum(pg_total_relation_size(relation)))),
+           'The tables and their indexes can grow to about twice their size.',
+           'To undo all steps before the columns are replaced, repeat the call with abandon => true.'
+    FROM tables
+    HAVING count(*) > 0
+
+    UNION ALL
+    SELECT true,
+           format('subscription "%s" writes to tables whose columns become bigint: %s', subscription.subname,
+                  string_agg(tables.relation_name, ', ' ORDER BY tables.relation_name)),
+           'The subscription uses the binary format, which fails if a column is narrower on the publisher.',
+           format('To use the text format: ALTER SUBSCRIPTION %I SET (binary = false);', subscription.subname)
+    FROM tables
+    JOIN pg_subscription_rel AS membership ON membership.srrelid = tables.relation
+    JOIN pg_subscription AS subscription ON subscription.oid = membership.srsubid AND subscription.subbinary
+    GROUP BY subscription.subname
+
+    UNION ALL
+    SELECT * FROM snowflake_internal.snowflake_adopt_unlinked_note(adopted_table, adopted_column)
+
+    UNION ALL
+    SELECT false, format('event triggers: %s', string_agg(quote_ident(evtname), ', ' ORDER BY evtname)),
+           'They may refuse commands of the procedure, such as DROP COLUMN in its last step, where search_path is "pg_catalog, '
+           'pg_temp".',
+           'If they refuse a command, let a superuser disable them: ALTER EVENT TRIGGER ... DISABLE;'
+    FROM pg_event_trigger WHERE evtenabled <> 'D'
+    HAVING count(*) > 0
+
+    UNION ALL
+    SELECT false, format('%s will be dropped and created again', pg_describe_object('pg_class'::regclass, view, 0)),
+           concat_ws(E'\n', drop_statement, array_to_string(create_statements, E'\n')),
+           'This is done together with the last step if views => true. Otherwise, execute the statements yourself.'
+    FROM snowflake_internal.snowflake_adopt_views(adopted_table, adopted_column)
+    WHERE problem IS NULL;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_notes(regclass, name, text[]) IS
+    'notices and warnings about the steps, for snowflake_adopt_online()';
+
+-- The statements that replace the old columns, in one transaction.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_exchange(adopted_table regclass, adopted_column name, recreates_views boolean)
+RETURNS SETOF text
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 'ISO' SET intervalstyle = 'postgres' AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH pairs AS MATERIALIZED (
+        SELECT pairs.*, not_null.conname AS not_null_name, not_null.connoinherit AS not_null_stays, not_null.oid AS not_null_oid
+        FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column) AS pairs
         -- Since PostgreSQL 18.
         LEFT JOIN pg_constraint AS not_null
           ON not_null.conrelid = pairs.relation AND not_null.contype = 'n' AND not_null.conkey = ARRAY[pairs.old_number]
-        WHERE is_not_null
-        GROUP BY relation_name
+    ),
+    constraints AS MATERIALIZED (
+        SELECT * FROM snowflake_internal.snowflake_adopt_constraints(adopted_table, adopted_column)
+    ),
+    indexes AS MATERIALIZED (
+        SELECT indexes.*, definition.indisclustered, definition.indisreplident, definition.indnkeyatts, definition.indkey,
+               key.conname AS constraint_name, key.contype AS constraint_type
+        FROM snowflake_internal.snowflake_adopt_indexes(adopted_table, adopted_column) AS indexes
+        JOIN pg_index AS definition ON definition.indexrelid = indexes.index
+        LEFT JOIN pg_constraint AS key ON key.oid = indexes.constraint_oid
+    ),
+    views AS MATERIALIZED (
+        SELECT * FROM snowflake_internal.snowflake_adopt_views(adopted_table, adopted_column) WHERE recreates_views
+    ),
+    identities AS MATERIALIZED (
+        SELECT pairs.relation_name, pairs.new_name, pairs.old_name, pairs.owner, old.attidentity, definition.*, class.relname,
+               class.relacl, class.relnamespace,
+               sequences.sequence_name, format('%I.%I', namespace.nspname, 'snowflake_new_' || class.oid) AS new_sequence,
+               obj_description(class.oid, 'pg_class') AS comment
+        FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, true) AS sequences
+        JOIN pairs ON pairs.relation = sequences.relation AND pairs.is_adopted
+        JOIN pg_attribute AS old ON old.attrelid = pairs.relation AND old.attnum = pairs.old_number
+        JOIN pg_sequence AS definition ON definition.seqrelid = sequences.sequence
+        JOIN pg_class AS class ON class.oid = sequences.sequence
+        JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+        WHERE sequences.is_identity
+    ),
+    steps (phase, place, statement) AS (
+        SELECT 0, -depth::bigint, drop_statement FROM views
         UNION ALL
-        SELECT '3' || relation_name || name, format('ALTER TABLE %s DROP CONSTRAINT %I;', relation_name, name) FROM foreign_keys
+        SELECT 1, oid::bigint, format('ALTER TABLE %s DROP CONSTRAINT %I;', relation_name, name) FROM constraints
         UNION ALL
-        SELECT '4' || sequence_name, format('ALTER SEQUENCE %s OWNED BY NONE;', sequence_name)
-        FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, true)
-        WHERE NOT is_identity AND used_by IS NOT NULL
+        SELECT 2, old_number, format('DROP TRIGGER zz_%s ON %s;', new_name, relation_name) FROM pairs
         UNION ALL
-        SELECT '5' || relation_name,
-               format('ALTER TABLE %s %s;', relation_name, string_agg(format('DROP COLUMN %I', old_name), ', ' ORDER BY old_number))
-        FROM pairs GROUP BY relation_name
+        SELECT 3, old_number, format('DROP FUNCTION %s;', coalesce(trigger_function::text,
+                   format('%I.snowflake_new_%s_%s()', schema, relation, old_number))) FROM pairs
         UNION ALL
-        SELECT '6' || relation_name || old_number, format('ALTER TABLE %s RENAME COLUMN %I TO %I;', relation_name, new_name, old_name)
-        FROM pairs
+        -- The valid constraint CHECK makes it unnecessary to read the table.
+        SELECT 4, old_number,
+               CASE WHEN not_null_oid IS NULL THEN format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL;', relation_name, new_name)
+                    ELSE format('ALTER TABLE %s ADD CONSTRAINT %I NOT NULL %I%s;', relation_name, new_name || '_not_null', new_name,
+                                CASE WHEN not_null_stays THEN ' NO INHERIT' END) END
+        FROM pairs WHERE is_not_null
         UNION ALL
-        SELECT '7' || relation_name, format('DROP SEQUENCE %s;', coalesce(sequence::text, new_sequence)) FROM batch
+        -- The new column continues the numbers of the identity. ALTER SEQUENCE locks the old one.
+        SELECT 5, list.place, list.statement
+        FROM identities
+        CROSS JOIN LATERAL unnest(ARRAY[
+            format('ALTER SEQUENCE %s INCREMENT BY %s;', sequence_name, seqincrement),
+            format('ALTER TABLE %s ALTER COLUMN %I ADD GENERATED %s AS IDENTITY (SEQUENCE NAME %s START WITH %s INCREMENT BY %s '
+                   'MINVALUE %s MAXVALUE %s CACHE %s%s);', relation_name, new_name,
+                   CASE attidentity WHEN 'a' THEN 'ALWAYS' ELSE 'BY DEFAULT' END, new_sequence, seqstart, seqincrement, seqmin, seqmax, seqcache,
+                   CASE WHEN seqcycle THEN ' CYCLE' END),
+            format('SELECT pg_catalog.setval(%L::pg_catalog.regclass, last_value, is_called) FROM %s;', new_sequence, sequence_name)
+        ]) WITH ORDINALITY AS list (statement, place)
         UNION ALL
-        SELECT '8' || relation_name || name, format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I;', relation_name, new_name, name)
-        FROM foreign_keys
+        SELECT 6, old_number, format('ALTER TABLE %s DROP COLUMN %I;', relation_name, old_name) FROM pairs
         UNION ALL
-        SELECT '8' || pairs.relation_name || not_null.conname,
-               format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I;', pairs.relation_name,
-                      snowflake_internal.snowflake_adopt_new_name(not_null.conname), not_null.conname)
-        FROM pairs
-        JOIN pg_constraint AS not_null
-          ON not_null.conrelid = pairs.relation AND not_null.contype = 'n' AND not_null.conkey = ARRAY[pairs.old_number]
+        SELECT 7, list.place, list.statement
+        FROM identities
+        CROSS JOIN LATERAL unnest(
+            ARRAY[format('ALTER SEQUENCE %s RENAME TO %I;', new_sequence, relname)]
+            || ARRAY(SELECT format('REVOKE ALL ON SEQUENCE %s FROM %s;', sequence_name, string_agg(DISTINCT grantee.name, ', ' ORDER BY grantee.name))
+                     FROM (
+                         SELECT unnest(ARRAY['PUBLIC', owner::text]) WHERE relacl IS NOT NULL
+                         UNION ALL
+                         SELECT CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
+                         FROM pg_default_acl AS preset CROSS JOIN LATERAL aclexplode(preset.defaclacl) AS acl
+                         WHERE preset.defaclobjtype = 'S' AND preset.defaclrole = owner
+                           AND preset.defaclnamespace IN (0, relnamespace) AND acl.grantee <> owner
+                     ) AS grantee (name)
+                     HAVING count(*) > 0)
+            || ARRAY(SELECT format('GRANT %s ON SEQUENCE %s TO %s%s;', acl.privilege_type, sequence_name,
+                                   CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END,
+                                   CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' END)
+                     FROM aclexplode(relacl) AS acl)
+            || ARRAY(SELECT concat('COMMENT', format(' ON SEQUENCE %s IS %L;', sequence_name, comment)) WHERE comment IS NOT NULL)
+        ) WITH ORDINALITY AS list (statement, place)
         UNION ALL
-        SELECT '9' || relation_name || name || kind, statement
+        SELECT 8, old_number, format('ALTER TABLE %s DROP CONSTRAINT %I;', relation_name, new_name || '_some') FROM pairs WHERE has_some
+        UNION ALL
+        SELECT 9, old_number, format('ALTER TABLE %s RENAME COLUMN %I TO %I;', relation_name, new_name, old_name) FROM pairs
+        UNION ALL
+        SELECT 9, 100000 + old_number, format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I;', relation_name, new_name || '_not_null', not_null_name)
+        FROM pairs WHERE not_null_oid IS NOT NULL
+        UNION ALL
+        SELECT 10, index::bigint * 10 + kind, statement
         FROM (
-            SELECT relation_name, name, 1, format('ALTER INDEX %I.%I RENAME TO %I;', schema, new_name, name)
-            FROM indexes
+            SELECT index, 0, format('ALTER INDEX %I.snowflake_new_%s RENAME TO %I;', schema, index, name) FROM indexes
             UNION ALL
-            SELECT relation_name, name, 2,
-                   format('ALTER TABLE %s ADD CONSTRAINT %I %s USING INDEX %I;', relation_name, constraint_name,
-                          CASE constraint_type WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, name)
+            SELECT index, 1, format('ALTER TABLE %s ADD CONSTRAINT %I %s USING INDEX %I;', relation_name, constraint_name,
+                                    CASE constraint_type WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, name)
             FROM indexes WHERE constraint_name IS NOT NULL
             UNION ALL
-            SELECT relation_name, name, 3, format('ALTER TABLE %s CLUSTER ON %I;', relation_name, name)
-            FROM indexes WHERE is_clustered
+            SELECT index, 2, format('ALTER TABLE %s CLUSTER ON %I;', relation_name, name) FROM indexes WHERE indisclustered
             UNION ALL
-            SELECT relation_name, name, 4, format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I;', relation_name, name)
-            FROM indexes WHERE is_replica_identity
-        ) AS index_statement (relation_name, name, kind, statement)
+            SELECT index, 3, format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I;', relation_name, name) FROM indexes WHERE indisreplident
+            UNION ALL
+            SELECT index, 4, format('ALTER INDEX %I.%I ALTER COLUMN %s SET STATISTICS %s;', schema, name, attribute.attnum, attribute.attstattarget)
+            FROM indexes
+            JOIN pg_attribute AS attribute ON attribute.attrelid = indexes.index AND attribute.attstattarget >= 0
+            -- Only expressions have a target of their own.
+            WHERE attribute.attnum <= indexes.indnkeyatts AND indexes.indkey[attribute.attnum - 1] = 0
+            UNION ALL
+            -- The columns of an index keep the names that those of the table had when it was created.
+            SELECT indexes.index, 5, format('ALTER TABLE %I.%I RENAME COLUMN %I TO %I;', indexes.schema, name, new.attname, old.attname)
+            FROM indexes
+            JOIN pg_class AS class ON class.relname = 'snowflake_new_' || indexes.index
+            JOIN pg_index AS definition ON definition.indexrelid = class.oid AND definition.indrelid = indexes.relation
+            JOIN pg_attribute AS new ON new.attrelid = class.oid
+            JOIN pg_attribute AS old ON old.attrelid = indexes.index AND old.attnum = new.attnum AND old.attname <> new.attname
+        ) AS of_index (index, kind, statement)
         UNION ALL
-        SELECT 'a' || pairs.relation_name || pairs.old_number,
-               format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', pairs.relation_name, pairs.old_name,
-                      CASE WHEN pairs.is_adopted THEN snowflake_internal.home() || '.snowflake_next()'
-                           ELSE pg_get_expr(expression.adbin, expression.adrelid) END)
-        FROM pairs
-        LEFT JOIN pg_attrdef AS expression ON expression.adrelid = pairs.relation AND expression.adnum = pairs.old_number
-        WHERE pairs.relation = adopted_table AND pairs.is_adopted OR NOT pairs.is_adopted AND expression.oid IS NOT NULL
-        UNION ALL
-        SELECT 'b' || pairs.relation_name || pairs.old_number || setting.text,
-               format('ALTER TABLE %s ALTER COLUMN %I %s;', pairs.relation_name, pairs.old_name, setting.text)
+        -- What has changed since the new column was added.
+        SELECT 11, pairs.old_number, format('ALTER TABLE %s ALTER COLUMN %I %s;', pairs.relation_name, pairs.old_name, setting.text)
         FROM pairs
         JOIN pg_attribute AS old ON old.attrelid = pairs.relation AND old.attnum = pairs.old_number
+        JOIN pg_attribute AS new ON new.attrelid = pairs.relation AND new.attnum = pairs.new_number
         CROSS JOIN LATERAL (
-            SELECT format('SET STATISTICS %s', old.attstattarget) WHERE old.attstattarget >= 0
+            SELECT format('SET STATISTICS %s', coalesce(old.attstattarget, -1)) WHERE old.attstattarget IS DISTINCT FROM new.attstattarget
             UNION ALL
-            SELECT format('SET (%s)', option) FROM unnest(old.attoptions) AS option WHERE starts_with(option, 'n_distinct')
+            SELECT format('RESET (%s)', split_part(option, '=', 1)) FROM unnest(new.attoptions) AS option
+            WHERE NOT starts_with(option, 'pg_') AND option <> ALL (coalesce(old.attoptions, '{}'))
+            UNION ALL
+            SELECT format('SET (%s)', option) FROM unnest(old.attoptions) AS option
+            WHERE NOT starts_with(option, 'pg_') AND option <> ALL (coalesce(new.attoptions, '{}'))
         ) AS setting (text)
         UNION ALL
-        SELECT 'c' || pairs.relation_name || pairs.old_number || acl.privilege_type || acl.grantee,
-               format('GRANT %s (%I) ON TABLE %s TO %s%s;', acl.privilege_type, pairs.old_name, pairs.relation_name,
-                      CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END,
-                      CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' END)
+        SELECT 11, pairs.old_number, format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', pairs.relation_name, pairs.old_name,
+                                           pg_get_expr(expression.adbin, expression.adrelid))
+        FROM pairs JOIN pg_attrdef AS expression ON expression.adrelid = pairs.relation AND expression.adnum = pairs.old_number
+        UNION ALL
+        SELECT 12, pairs.old_number, format('GRANT %s (%I) ON TABLE %s TO %s%s;', acl.privilege_type, pairs.old_name, pairs.relation_name,
+                                            CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END,
+                                            CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' END)
         FROM pairs
         JOIN pg_attribute AS old ON old.attrelid = pairs.relation AND old.attnum = pairs.old_number
         CROSS JOIN LATERAL aclexplode(old.attacl) AS acl
         UNION ALL
-        SELECT 'd' || comment.target, concat('COMMENT', format(' ON %s IS %L;', comment.target, comment.text))
+        SELECT 13, oid::bigint * 2, format('ALTER TABLE %s ADD CONSTRAINT %I %s%s;', relation_name, name, definition,
+                                           CASE WHEN definition !~ ' NOT ENFORCED$' THEN ' NOT VALID' END)
+        FROM constraints
+        UNION ALL
+        SELECT 13, oid::bigint * 2 + 1, concat('COMMENT', format(' ON CONSTRAINT %I ON %s IS %L;', name, relation_name,
+                   concat_ws(E'\n', CASE WHEN is_valid THEN 'snowflake_adopt_online: not yet checked.' END, comment)))
+        FROM constraints WHERE is_valid OR comment IS NOT NULL
+        UNION ALL
+        SELECT 14, 0, concat('COMMENT', format(' ON %s IS %L;', note.target, note.text))
         FROM (
-            SELECT format('COLUMN %s.%I', relation_name, old_name), col_description(relation, old_number) FROM pairs
+            -- Also without a comment, because the new column has one.
+            SELECT format('COLUMN %s.%I', relation_name, old_name), col_description(relation, old_number), true FROM pairs
             UNION ALL
-            SELECT format('CONSTRAINT %I ON %s', name, relation_name), obj_description(foreign_key, 'pg_constraint')
-            FROM foreign_keys
+            SELECT format('INDEX %I.%I', schema, name), obj_description(index, 'pg_class'), false FROM indexes
             UNION ALL
-            SELECT format('INDEX %I.%I', schema, name), obj_description(oid, 'pg_class') FROM indexes
-            UNION ALL
-            SELECT format('CONSTRAINT %I ON %s', constraint_name, relation_name), obj_description(constraint_oid, 'pg_constraint')
+            SELECT format('CONSTRAINT %I ON %s', constraint_name, relation_name), obj_description(constraint_oid, 'pg_constraint'), false
             FROM indexes WHERE constraint_oid IS NOT NULL
-        ) AS comment (target, text)
-        WHERE comment.text IS NOT NULL
+            UNION ALL
+            SELECT format('CONSTRAINT %I ON %s', not_null_name, relation_name), obj_description(not_null_oid, 'pg_constraint'), false
+            FROM pairs WHERE not_null_oid IS NOT NULL
+        ) AS note (target, text, is_ours)
+        WHERE note.text IS NOT NULL OR note.is_ours
+        UNION ALL
+        SELECT 16, views.depth::bigint * 1000 + list.place, list.statement
+        FROM views CROSS JOIN LATERAL unnest(views.create_statements) WITH ORDINALITY AS list (statement, place)
     )
-
-    SELECT '1' || CASE WHEN is_adopted THEN '0' ELSE '1' END || relation_name, format('adding new columns to %s', relation_name),
-           relation_name, 'ACCESS EXCLUSIVE',
-           array_remove(ARRAY[
-               'DROP SEQUENCE ' || sequence::text || ';',
-               format('ALTER TABLE %s %s, %s;', relation_name, new_columns, new_constraints),
-               format('CREATE OR REPLACE TRIGGER zz_snowflake_adopt BEFORE INSERT OR UPDATE ON %s FOR EACH ROW '
-                      'EXECUTE FUNCTION snowflake_internal.snowflake_adopt_copy(%s);', relation_name, trigger_arguments),
-               format('ALTER TABLE %s ENABLE ALWAYS TRIGGER zz_snowflake_adopt;', relation_name)
-           ], NULL),
-           NULL, NULL, false, has_columns
-    FROM batch
-
-    -- The trigger fills all rows that are written from now on. So only these pages can contain rows to be filled.
-    UNION ALL
-    SELECT '2' || CASE WHEN is_adopted THEN '0' ELSE '1' END || relation_name || '1', format('counting the pages of %s', relation_name),
-           NULL, NULL,
-           array_remove(ARRAY[
-               format('CREATE SEQUENCE %s AS bigint MINVALUE 0 MAXVALUE %s START WITH 0;', new_sequence, pages_now),
-               CASE WHEN owner <> quote_ident(current_user)::regrole
-                    THEN format('ALTER SEQUENCE %s OWNER TO %s;', new_sequence, owner) END,
-               format('ALTER SEQUENCE %s OWNED BY %s.%I;', new_sequence, relation_name, first_column)
-           ], NULL),
-           NULL, NULL, false, sequence IS NOT NULL
-    FROM batch
-
-    -- Rows that another transaction has locked are skipped, so the batch never waits for a row, and cannot cause a
-    -- deadlock. The pages are counted only when no row was skipped, and not before the batch is committed.
-    UNION ALL
-    SELECT '2' || CASE WHEN is_adopted THEN '0' ELSE '1' END || relation_name || '2', format('filling the new columns of %s', relation_name),
-           NULL, NULL,
-           array_remove(ARRAY[
-               -- Other triggers do not fire.
-               CASE WHEN has_parameter_privilege('session_replication_role', 'SET') THEN 'SET LOCAL session_replication_role = replica;' END,
-               format('UPDATE %1$s SET %2$s WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM %1$s WHERE %3$s '
-                      'FOR NO KEY UPDATE SKIP LOCKED));', relation_name, assignments, condition)
-           ], NULL),
-           format('SELECT pg_catalog.setval(%L::pg_catalog.regclass, %s) WHERE NOT EXISTS (SELECT FROM %s WHERE %s);',
-                  coalesce(sequence::text, new_sequence), next_page, relation_name, condition),
-           NULL, false, coalesce(pages_filled >= pages, false)
-    FROM batch
-
-    -- VACUUM FULL moves rows to other pages. If rows have been missed because of this, all pages are read once more.
-    UNION ALL
-    SELECT '3' || CASE WHEN is_adopted THEN '0' ELSE '1' END || relation_name, format('checking the new columns of %s', relation_name),
-           NULL, NULL,
-           ARRAY[format('ALTER TABLE %s %s;', relation_name, validations), format('ANALYZE %s (%s);', relation_name, columns)],
-           -- The pages are counted again, because there may be more of them.
-           NULL, format('DROP SEQUENCE %s;', coalesce(sequence::text, new_sequence)),
-           false, is_checked
-    FROM batch
-
-    UNION ALL
-    SELECT '4' || relation_name || name, format('creating index %s', new_name), NULL, NULL,
-           ARRAY[CASE WHEN is_in_progress THEN NULL
-                      WHEN exists THEN format('DROP INDEX CONCURRENTLY %I.%I;', schema, new_name)
-                      ELSE definition END],
-           NULL, NULL, true, is_valid
-    FROM indexes
-
-    UNION ALL
-    SELECT '5' || relation_name || new_name || '1', format('adding foreign key %s to %s', new_name, relation_name),
-           CASE WHEN relation_name = referenced_name THEN relation_name ELSE relation_name || ', ' || referenced_name END,
-           'SHARE ROW EXCLUSIVE',
-           ARRAY[format('ALTER TABLE %s ADD CONSTRAINT %I %s NOT VALID;', relation_name, new_name, definition)],
-           NULL, NULL, false, new_foreign_key IS NOT NULL
-    FROM foreign_keys
-
-    UNION ALL
-    SELECT '5' || relation_name || new_name || '2', format('checking foreign key %s of %s', new_name, relation_name),
-           NULL, NULL, ARRAY[format('ALTER TABLE %s VALIDATE CONSTRAINT %I;', relation_name, new_name)],
-           NULL, NULL, false, is_checked
-    FROM foreign_keys
-    WHERE is_valid
-
-    UNION ALL
-    SELECT '6', format('replacing the columns of %s', (SELECT string_agg(relation_name, ', ' ORDER BY relation_name) FROM filled)),
-           (SELECT tables FROM locked), 'ACCESS EXCLUSIVE',
-           array_agg(replacement.statement ORDER BY replacement."position" COLLATE "C"), NULL, NULL, false, false
-    FROM replacement
-    HAVING count(*) > 0;
+    SELECT statement FROM steps ORDER BY phase, place, statement COLLATE "C";
+END
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_steps(regclass, name, int) IS
-    'steps from a column of type int to snowflake IDs, for snowflake_adopt_online()';
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_exchange(regclass, name, boolean) IS
+    'statements that replace columns of type int by those of type bigint, for snowflake_adopt_online()';
 
--- The steps that take everything back.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_steps_back(adopted_table regclass, adopted_column name)
-RETURNS TABLE ("position" text, title text, tables text, lock_mode text, statements text[])
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    -- All new columns of the tables, because they share the trigger. The trigger knows new columns even if a foreign key was
-    -- dropped. A constraint CHECK has the name of each new column.
+-- The steps of snowflake_adopt_online(), computed from the catalogs. A step that is done has left its objects there. Therefore,
+-- the procedure can stop anywhere, and goes on with the first step that is not done.
+--
+-- The columns of the result:
+--
+-- * `kind`: what the procedure does with the statements:
+--     lock      executes them in one transaction, with the tables locked
+--     fill      executes the statement for one range of pages after the other
+--     check     executes them in one transaction; if a row violates a constraint, all pages are filled once more
+--     execute   executes them in one transaction
+--     sequence  the same, when there are no older snapshots any more
+--     validate  the same, but only warns if a row violates a constraint
+--     manual    returns the statement to the caller, who must execute it
+--     wait      raises an error, because another session executes the statement
+--     exchange  executes them in one transaction, with all tables locked, and compares the catalogs before and after
+-- * `relations`: the tables that are locked.
+-- * `page` and `pages`: the first page to fill, and the number of pages; `progress_target`: the column whose comment contains them.
+-- `definitions` is the result of snowflake_adopt_definitions(). If it is NULL, the steps end with the checks of the new columns.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_steps(
+    adopted_table regclass, adopted_column name, recreates_views boolean, definitions jsonb
+)
+RETURNS TABLE (
+    "position" int, title text, kind text, relations oid[], statements text[], page bigint, pages bigint, progress_target text
+)
+STABLE PARALLEL SAFE LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH pairs AS MATERIALIZED (
-        SELECT DISTINCT involved.relation, involved.relation_name, new.attnum AS new_number, new.attname AS new_name
-        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
-        JOIN pg_trigger AS trigger
-          ON trigger.tgrelid = involved.relation AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
-        JOIN pg_attribute AS new
-          ON new.attrelid = involved.relation AND NOT new.attisdropped AND new.atttypid = 'bigint'::regtype
-         AND position(decode('00', 'hex') || convert_to(new.attname::text, getdatabaseencoding()) || decode('00', 'hex')
-                      IN decode('00', 'hex') || trigger.tgargs) > 0
-        JOIN pg_constraint AS proof
-          ON proof.conrelid = involved.relation AND proof.contype = 'c' AND proof.conname = new.attname
-         AND new.attnum = ANY (proof.conkey)
+        SELECT pairs.*, pairs.schema || '' AS schema_name,
+               format('%I.snowflake_new_%s_%s()', pairs.schema, pairs.relation, pairs.old_number) AS new_function
+        FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column) AS pairs
+    ),
+    tables AS MATERIALIZED (
+        SELECT relation, relation_name, bool_or(is_adopted) AS is_adopted,
+               bool_and(new_number IS NOT NULL) AS has_columns, bool_and(coalesce(is_proved, false)) AS is_proved,
+               -- Only one of the new columns has the comment. Another one can come later.
+               (array_agg(pages_filled ORDER BY new_name::text COLLATE "C"))[1] AS pages_filled,
+               (array_agg(pages ORDER BY new_name::text COLLATE "C"))[1] AS pages,
+               pg_relation_size(relation) / current_setting('block_size')::int + 1 AS pages_now,
+               format('%s.%I', relation_name, min(new_name::text COLLATE "C")) AS progress_target,
+               string_agg(format('%I = %I', new_name, old_name), ', ' ORDER BY old_number) AS assignments,
+               string_agg(format('%I IS NULL AND %I IS NOT NULL', new_name, old_name), ' OR ' ORDER BY old_number) AS is_unfilled,
+               string_agg(format('VALIDATE CONSTRAINT %I', new_name), ', ' ORDER BY old_number) AS validations
+        FROM pairs GROUP BY relation, relation_name
+    ),
+    definitions AS MATERIALIZED (
+        SELECT *
+        FROM jsonb_to_recordset(definitions)
+            AS known (relation oid, index oid, description text, is_unique boolean, command text, new_index oid, is_built boolean)
+        WHERE index IS NOT NULL
     )
-    SELECT '1' || class.relname || foreign_key.conname,
-           format('dropping foreign key %s of %I.%I', foreign_key.conname, namespace.nspname, class.relname),
-           CASE WHEN foreign_key.conrelid = foreign_key.confrelid THEN '' ELSE format('%I.%I, ', namespace.nspname, class.relname) END
-           || format('%I.%I', referenced_namespace.nspname, referenced.relname),
-           'ACCESS EXCLUSIVE',
-           ARRAY[format('ALTER TABLE %I.%I DROP CONSTRAINT %I;', namespace.nspname, class.relname, foreign_key.conname)]
-    FROM pg_constraint AS foreign_key
-    JOIN pg_class AS class ON class.oid = foreign_key.conrelid
-    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
-    JOIN pg_class AS referenced ON referenced.oid = foreign_key.confrelid
-    JOIN pg_namespace AS referenced_namespace ON referenced_namespace.oid = referenced.relnamespace
-    WHERE foreign_key.contype = 'f'
-      AND EXISTS (
-          SELECT FROM pairs
-          WHERE pairs.relation = foreign_key.conrelid AND pairs.new_number = ANY (foreign_key.conkey)
-             OR pairs.relation = foreign_key.confrelid AND pairs.new_number = ANY (foreign_key.confkey)
-      )
 
-    -- The constraints CHECK, the indexes and the sequence depend on the columns.
+    SELECT 1, format('adding new columns to %s', tables.relation_name), 'lock', ARRAY[tables.relation],
+           ARRAY(
+               SELECT statement
+               FROM pairs
+               JOIN pg_attribute AS old ON old.attrelid = pairs.relation AND old.attnum = pairs.old_number
+               CROSS JOIN LATERAL unnest(
+                   ARRAY[format('ALTER TABLE %1$s ADD COLUMN %2$I bigint, ADD CONSTRAINT %2$I '
+                                'CHECK (coalesce(%2$I OPERATOR(pg_catalog.=) %3$I, %2$I IS NULL AND %3$I IS NULL)) NOT VALID;',
+                                pairs.relation_name, pairs.new_name, pairs.old_name),
+                         format('CREATE FUNCTION %s RETURNS trigger LANGUAGE plpgsql AS %L;', pairs.new_function,
+                                snowflake_internal.snowflake_adopt_copy_body(pairs.new_name, pairs.old_name)),
+                         CASE WHEN pairs.owner <> quote_ident(current_user)::regrole
+                              THEN format('ALTER FUNCTION %s OWNER TO %s;', pairs.new_function, pairs.owner) END,
+                         format('CREATE TRIGGER zz_%s BEFORE INSERT OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION %s;',
+                                pairs.new_name, pairs.relation_name, pairs.new_function),
+                         format('ALTER TABLE %s ENABLE ALWAYS TRIGGER zz_%s;', pairs.relation_name, pairs.new_name)]
+                   -- ANALYZE uses them before the columns are replaced.
+                   || ARRAY(SELECT format('ALTER TABLE %s ALTER COLUMN %I %s;', pairs.relation_name, pairs.new_name, setting.text)
+                            FROM (SELECT format('SET STATISTICS %s', old.attstattarget) WHERE old.attstattarget >= 0
+                                  UNION ALL
+                                  SELECT format('SET (%s)', option) FROM unnest(old.attoptions) AS option
+                                  WHERE NOT starts_with(option, 'pg_')) AS setting (text))
+               ) WITH ORDINALITY AS list (statement, place)
+               WHERE pairs.relation = tables.relation AND pairs.new_number IS NULL AND statement IS NOT NULL
+               ORDER BY pairs.old_number, list.place),
+           NULL::bigint, NULL::bigint, NULL
+    FROM tables WHERE NOT has_columns
+
     UNION ALL
-    SELECT '2' || relation_name, format('dropping the new columns of %s', relation_name), relation_name, 'ACCESS EXCLUSIVE',
-           ARRAY[format('DROP TRIGGER zz_snowflake_adopt ON %s;', relation_name),
-                 format('ALTER TABLE %s %s;', relation_name,
-                        string_agg(format('DROP COLUMN %I', new_name), ', ' ORDER BY new_number))]
+    -- The trigger fills all rows that are written from now on. So only these pages can contain rows to be filled. Rows that
+    -- another transaction has locked are skipped: the statement never waits for a row, and cannot cause a deadlock.
+    SELECT 2, format('filling the new columns of %s', relation_name), 'fill', ARRAY[relation],
+           ARRAY[format('UPDATE %1$s SET %2$s WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM %1$s '
+                        'WHERE ctid OPERATOR(pg_catalog.>=) $1 AND ctid OPERATOR(pg_catalog.<) $2 AND (%3$s) '
+                        'FOR NO KEY UPDATE SKIP LOCKED))', relation_name, assignments, is_unfilled),
+                 format('SELECT EXISTS (SELECT FROM %s WHERE ctid OPERATOR(pg_catalog.>=) $1 AND ctid OPERATOR(pg_catalog.<) $2 AND (%s))',
+                        relation_name, is_unfilled)],
+           coalesce(pages_filled, 0), coalesce(pages, pages_now), progress_target
+    FROM tables WHERE NOT is_proved AND (pages_filled < pages) IS NOT FALSE
+
+    UNION ALL
+    SELECT 3, format('checking the new columns of %s', relation_name), 'check', ARRAY[relation],
+           ARRAY[format('ALTER TABLE %s %s;', relation_name, validations)], NULL, NULL, progress_target
+    FROM tables WHERE NOT is_proved
+
+    UNION ALL
+    -- A column may have become NOT NULL meanwhile. Adding the constraint needs another lock than checking it.
+    SELECT 4, format('requiring values in column %s of %s', new_name, relation_name), 'lock', ARRAY[relation],
+           ARRAY[format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%I IS NOT NULL) NOT VALID;', relation_name, new_name || '_some', new_name)],
+           NULL, NULL, NULL
+    FROM pairs WHERE is_not_null AND NOT coalesce(has_some, false)
+
+    UNION ALL
+    SELECT 5, format('checking values in column %s of %s', new_name, relation_name), 'execute', ARRAY[relation],
+           ARRAY[format('ALTER TABLE %s VALIDATE CONSTRAINT %I;', relation_name, new_name || '_some')], NULL, NULL, NULL
+    FROM pairs WHERE is_not_null AND NOT coalesce(is_some, false)
+
+    UNION ALL
+    -- An index that is not valid, is no longer needed, or has another definition.
+    SELECT 6, format(CASE WHEN work.pid IS NULL THEN 'dropping index %s' ELSE 'creating index %s' END, class.oid::regclass),
+           CASE WHEN work.pid IS NULL THEN 'manual' ELSE 'wait' END,
+           ARRAY[index.indrelid], ARRAY[format('DROP INDEX CONCURRENTLY %I.%I;', namespace.nspname, class.relname)], NULL, NULL, NULL
+    FROM pg_index AS index
+    JOIN pg_class AS class ON class.oid = index.indexrelid AND class.relname ~ '^snowflake_new_\d+$'
+    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    LEFT JOIN pg_stat_progress_create_index AS work ON work.index_relid = class.oid
+    WHERE definitions IS NOT NULL AND index.indrelid IN (SELECT relation FROM tables)
+      AND NOT EXISTS (SELECT FROM definitions WHERE definitions.new_index = index.indexrelid AND definitions.is_built)
+
+    UNION ALL
+    -- Unique indexes come last: while two of them exist, INSERT .. ON CONFLICT can fail.
+    SELECT CASE WHEN is_unique THEN 8 ELSE 7 END, format('creating the index that will replace %s', description),
+           'manual', ARRAY[relation], ARRAY[command], NULL, NULL, NULL
+    FROM definitions WHERE new_index IS NULL
+
+    UNION ALL
+    -- Otherwise, it would be dropped with the old column. Transactions that have called nextval() hold a lock on the sequence, so
+    -- this is a transaction of its own. Until the columns are replaced, pg_get_serial_sequence() does not find the sequence, so all
+    -- long waits come before.
+    SELECT 9, format('moving sequence %s to column %s', sequences.sequence_name, pairs.new_name), 'sequence', ARRAY[pairs.relation],
+           ARRAY[format('ALTER SEQUENCE %s OWNED BY %s.%I;', sequences.sequence_name, pairs.relation_name, pairs.new_name)],
+           NULL, NULL, NULL
+    FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, true) AS sequences
+    JOIN pairs ON pairs.relation = sequences.relation AND pairs.is_adopted
+    WHERE NOT sequences.is_identity AND definitions IS NOT NULL
+
+    UNION ALL
+    SELECT 10, format('replacing the columns of %s', (SELECT string_agg(relation_name, ', ' ORDER BY relation_name) FROM tables)),
+           'exchange', snowflake_internal.snowflake_adopt_locked(adopted_table, adopted_column),
+           ARRAY(SELECT snowflake_internal.snowflake_adopt_exchange(adopted_table, adopted_column, recreates_views)),
+           NULL, NULL, NULL
+    WHERE EXISTS (SELECT FROM tables) AND definitions IS NOT NULL
+
+    UNION ALL
+    -- The exchange leaves the checks of the rows to this step. New rows are checked from the beginning.
+    SELECT 11, format('checking constraint %I of %s', constraint_row.conname, constraint_row.conrelid::regclass), 'validate',
+           array_remove(ARRAY[constraint_row.conrelid, constraint_row.confrelid], 0::oid),
+           ARRAY[format('ALTER TABLE %s VALIDATE CONSTRAINT %I;', constraint_row.conrelid::regclass, constraint_row.conname),
+                 concat('COMMENT', format(' ON CONSTRAINT %I ON %s IS %L;', constraint_row.conname, constraint_row.conrelid::regclass,
+                                          snowflake_internal.snowflake_adopt_old_comment(note.description)))],
+           NULL, NULL, NULL
+    FROM pg_constraint AS constraint_row
+    JOIN pg_description AS note
+      ON note.classoid = 'pg_constraint'::regclass AND note.objoid = constraint_row.oid
+     AND starts_with(note.description, 'snowflake_adopt_online: not yet checked.')
+    WHERE EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
+                  WHERE involved.relation IN (constraint_row.conrelid, constraint_row.confrelid));
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_steps(regclass, name, boolean, jsonb) IS
+    'steps from a column of type int to type bigint, for snowflake_adopt_online()';
+
+-- Statements that lock the sequences of identities, and change nothing.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_sequence_locks(adopted_table regclass, adopted_column name) RETURNS SETOF text
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('ALTER SEQUENCE %s OWNER TO %s', sequences.sequence_name, class.relowner::regrole)
+    FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, true) AS sequences
+    JOIN pg_class AS class ON class.oid = sequences.sequence
+    WHERE sequences.is_identity;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_sequence_locks(regclass, name) IS
+    'statements that lock the sequences of identities, for snowflake_adopt_online()';
+
+-- The steps that take everything back. A sequence returns to its column before the new column is dropped.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_steps_back(adopted_table regclass, adopted_column name)
+RETURNS TABLE (title text, kind text, relations oid[], statements text[])
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+    -- The old columns can have become bigint, too.
+    WITH pairs AS MATERIALIZED (
+        SELECT involved.relation, involved.relation_name, class.relowner AS owner, involved.column_name AS old_name,
+               new.old_number, new.new_number, new.new_name
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
+        JOIN pg_class AS class ON class.oid = involved.relation
+        JOIN snowflake_internal.snowflake_adopt_new_columns() AS new
+          ON new.relation = involved.relation AND new.old_number = involved.column_number
+        -- These owners are checked.
+        WHERE involved.is_adopted OR NOT involved.is_bigint
+           OR class.relowner = (SELECT adopted.relowner FROM pg_class AS adopted WHERE adopted.oid = adopted_table)
+    )
+    (SELECT format('moving sequence %s to column %s', class.oid::regclass, pairs.old_name), 'execute', ARRAY[pairs.relation],
+            ARRAY[format('ALTER SEQUENCE %s OWNED BY %s.%I;', class.oid::regclass, pairs.relation_name, pairs.old_name)]
+     FROM pairs
+     JOIN pg_depend AS depend
+       ON depend.refclassid = 'pg_class'::regclass AND depend.refobjid = pairs.relation
+      AND depend.refobjsubid = pairs.new_number AND depend.classid = 'pg_class'::regclass AND depend.deptype = 'a'
+     JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
+     ORDER BY class.oid)
+
+    UNION ALL
+    (SELECT format('dropping the new columns of %s', pairs.relation_name), 'lock', ARRAY[pairs.relation],
+           array_agg(list.statement ORDER BY pairs.old_number, list.place)
     FROM pairs
-    GROUP BY relation_name;
+    LEFT JOIN pg_trigger AS trigger
+      ON trigger.tgrelid = pairs.relation AND trigger.tgname = 'zz_' || pairs.new_name AND NOT trigger.tgisinternal
+    LEFT JOIN pg_proc AS code
+      ON code.oid = trigger.tgfoid AND code.proowner = pairs.owner AND code.proname ~ '^snowflake_new_\d+_\d+$'
+     -- The owner of the table may have let the trigger call a function of another role.
+     AND code.prosrc ~ '^BEGIN NEW\.snowflake_new_\d+ := NEW\.".*"; RETURN NEW; END$'
+    CROSS JOIN LATERAL unnest(ARRAY[
+        format('DROP TRIGGER zz_%s ON %s;', pairs.new_name, pairs.relation_name),
+        CASE WHEN code.oid IS NOT NULL THEN format('DROP FUNCTION %s;', code.oid::regprocedure) END,
+        -- The constraints and the indexes depend on the column.
+        format('ALTER TABLE %s DROP COLUMN %I;', pairs.relation_name, pairs.new_name)
+    ]) WITH ORDINALITY AS list (statement, place)
+    WHERE list.statement IS NOT NULL
+      AND (list.place <> 1 OR trigger.oid IS NOT NULL)
+    GROUP BY pairs.relation, pairs.relation_name
+    ORDER BY pairs.relation_name);
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_steps_back(regclass, name) IS
     'steps that abandon an adoption, for snowflake_adopt_online()';
 
--- snowflake_adopt_online() moves big tables to snowflake IDs, while other sessions read and write them. It replaces
--- columns of type int by new columns of type bigint.
+-- snowflake_adopt_online() replaces columns of type int by new columns of type bigint, while other sessions read and write the
+-- tables. It keeps the default: snowflake_adopt() switches it when no session takes numbers of the old sequence any more.
 --
--- A procedure that commits cannot set search_path. Therefore, all names and operators in the procedure are qualified. The
--- function snowflake_adopt_online_plan() makes the checks and returns the steps. It is called again before each step,
--- because other sessions can change the tables between two transactions.
+-- One foreign key at a time: the old one protects the rows until one short transaction drops it together with the old columns,
+-- and adds it again, word for word, to the new ones, which are known to be equal. It is not valid at first, so the transaction
+-- does not read rows, and new rows and actions are checked at once.
 --
--- A step that needs a strong lock is computed again when the lock has been acquired, and is executed only if nothing has
--- changed. While the procedure waits for a strong lock, other sessions queue behind it. Therefore, it gives up after
--- lock_wait, and leaves the tables alone for ten times as long. The lock SHARE UPDATE EXCLUSIVE does not block writers.
--- It is acquired first, because it ends autovacuum, which only stops for a session that has waited for deadlock_timeout.
+-- A procedure that commits cannot set search_path. Therefore, all names and operators in the procedure are qualified.
+--
+-- A step that needs a strong lock is executed only if the catalog rows of the tables are the same as before the checks. While
+-- the procedure waits for strong locks, other sessions queue behind it. Therefore, it gives up after lock_wait, and leaves the
+-- tables alone for ten times as long. The lock SHARE UPDATE EXCLUSIVE does not block writers. It is acquired first, because it
+-- ends autovacuum, which only stops for a session that has waited for deadlock_timeout.
 
 CREATE FUNCTION snowflake_internal.snowflake_adopt_online_plan(
-    adopted_table regclass, adopted_column name, trusted_owner regrole, abandon boolean, batch_pages int,
+    adopted_table regclass, adopted_column name, trusted_owner regrole, abandon boolean, recreates_views boolean,
     for_execution boolean, is_first boolean
 )
 RETURNS TABLE (
-    title text, tables text, lock_mode text, statements text[], after_commit text, on_violation text, is_manual boolean
+    title text, kind text, relations oid[], statements text[], page bigint, pages bigint, progress_target text
 )
--- The plan is made while tables are locked. Compiling its queries would take longer than executing them.
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET row_security = off SET standard_conforming_strings = on SET jit = off AS $$
+SET search_path = pg_catalog, pg_temp SET row_security = off SET standard_conforming_strings = on SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     home CONSTANT text := snowflake_internal.home();
     kept_defaults CONSTANT text[] := ARRAY[to_regprocedure(home || '.snowflake_next()')::text,
                                           to_regprocedure(home || '.snowflake_nextval()')::text];
+    caller CONSTANT regrole := quote_ident(current_user)::regrole;
     target record;
     lowest_to_come bigint;
     note record;
+    -- Needed before the first step, and for the indexes.
+    definitions jsonb;
 BEGIN
     target := snowflake_internal.snowflake_adopt_target(adopted_table, adopted_column, true);
     IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -2482,9 +3606,8 @@ BEGIN
 
     IF abandon THEN
         RETURN QUERY
-        SELECT step.title, step.tables, step.lock_mode, step.statements, NULL::text, NULL::text, false
-        FROM snowflake_internal.snowflake_adopt_steps_back(adopted_table, adopted_column) AS step
-        ORDER BY step."position" COLLATE "C";
+        SELECT step.title, step.kind, step.relations, step.statements, NULL::bigint, NULL::bigint, NULL::text
+        FROM snowflake_internal.snowflake_adopt_steps_back(adopted_table, adopted_column) AS step;
         IF NOT FOUND AND is_first THEN
             RAISE NOTICE 'column "%" of % is not being adopted', adopted_column, target.description
                 USING HINT = 'If the column has already been replaced, see "Going back" in the documentation.';
@@ -2492,39 +3615,16 @@ BEGIN
         RETURN;
     END IF;
 
-    IF target.type NOT IN ('smallint'::regtype, 'integer'::regtype) THEN
-        PERFORM FROM pg_attrdef AS expression
-        JOIN pg_attribute AS attribute
-          ON attribute.attrelid = expression.adrelid AND attribute.attnum = expression.adnum
-        WHERE expression.adrelid = adopted_table AND attribute.attname = adopted_column
-          AND pg_get_expr(expression.adbin, expression.adrelid) = ANY (kept_defaults);
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'column "%" of % is already of type %', adopted_column, target.description,
-                format_type(target.type, NULL)
-                USING ERRCODE = 'wrong_object_type',
-                      HINT = format('Only its default has to be changed, which takes milliseconds: SELECT %s.snowflake_adopt(%L, %L, '
-                                    'dry_run => false);', home, adopted_table, adopted_column);
-        ELSIF is_first THEN
-            RAISE NOTICE 'column "%" of % has already been adopted', adopted_column, target.description;
-        END IF;
-        RETURN;
+    -- The layout decides what is stored for years.
+    PERFORM snowflake_internal.snowflake_adopt_check_layout(is_first);
+    IF is_first OR snowflake_internal.snowflake_adopt_is_proved(adopted_table, adopted_column) THEN
+        SELECT coalesce(jsonb_agg(to_jsonb(definition)), '[]') INTO definitions
+        FROM snowflake_internal.snowflake_adopt_definitions(adopted_table, adopted_column) AS definition;
     END IF;
-
-    IF NOT is_first THEN
-        NULL;
-    ELSIF for_execution THEN
-        -- Check that new rows will get IDs.
-        PERFORM snowflake_internal.next_id();
-    ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
-        RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
-            USING DETAIL = 'The procedure would fail on this server, because it cannot generate IDs.',
-                  HINT = 'Add snowflake_id to shared_preload_libraries, and restart the server. SHOW shared_preload_libraries returns the libraries to keep.';
-    END IF;
-
     SELECT string_agg(obstacle, E'\n' ORDER BY obstacle COLLATE "C") AS obstacles,
            string_agg(DISTINCT remedy, E'\n') AS remedies
     INTO note
-    FROM snowflake_internal.snowflake_adopt_online_obstacles(adopted_table, adopted_column);
+    FROM snowflake_internal.snowflake_adopt_online_obstacles(adopted_table, adopted_column, recreates_views, definitions);
     IF note.obstacles IS NOT NULL THEN
         RAISE EXCEPTION 'cannot adopt column "%" of %', adopted_column, target.description
             USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
@@ -2532,7 +3632,7 @@ BEGIN
 
     -- No value of the column and no value of its sequence that fits into the column is larger.
     lowest_to_come := snowflake_internal.lowest_new_id();
-    IF lowest_to_come <= 2147483647 THEN
+    IF lowest_to_come <= 2147483647 AND target.type IN ('smallint'::regtype, 'integer'::regtype) THEN
         RAISE EXCEPTION 'values of column "%" of % may not be below the next ID', adopted_column, target.description
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = format('In layout "%s", the first ID of the current tick is %s. The column can contain values up to '
@@ -2541,23 +3641,11 @@ BEGIN
                          'earlier epoch.';
     END IF;
 
-    IF is_first AND NOT (
-        for_execution
-        AND EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column) WHERE new_number IS NOT NULL)
-    ) THEN
-        SELECT string_agg(relation_name, ', ' ORDER BY relation_name) AS tables,
-               pg_size_pretty(sum(pg_total_relation_size(relation))) AS size
-        INTO note
-        FROM (
-            SELECT DISTINCT relation, relation_name FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
-        ) AS filled;
-        RAISE NOTICE 'tables whose rows will be updated: % (% with their indexes)', note.tables, note.size
-            USING DETAIL = 'The tables and their indexes can grow to about twice their size. The replaced columns become the last '
-                           'columns of their tables, also for SELECT * and for INSERT without a list of columns.',
-                  HINT = 'To undo all steps before the columns are replaced, repeat the call with abandon => true.';
-        FOR note IN
-            SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, true, kept_defaults, false)
-        LOOP
+    IF is_first AND EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column))
+       AND NOT (for_execution
+                AND EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column) WHERE new_number IS NOT NULL))
+    THEN
+        FOR note IN SELECT * FROM snowflake_internal.snowflake_adopt_online_notes(adopted_table, adopted_column, kept_defaults) LOOP
             IF note.is_warning THEN
                 RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
             ELSE
@@ -2567,22 +3655,39 @@ BEGIN
     END IF;
 
     RETURN QUERY
-    SELECT step.title, step.tables, step.lock_mode, step.statements, step.after_commit, step.on_violation,
-           step.is_manual
-    FROM snowflake_internal.snowflake_adopt_steps(adopted_table, adopted_column, batch_pages) AS step
-    WHERE NOT step.is_done
-    ORDER BY step."position" COLLATE "C";
+    SELECT step.title, step.kind, step.relations, step.statements, step.page, step.pages, step.progress_target
+    FROM snowflake_internal.snowflake_adopt_steps(adopted_table, adopted_column, recreates_views, definitions) AS step
+    -- Any role that may reference the table can give a constraint of its own the remark of this procedure.
+    WHERE step.kind <> 'validate'
+       OR NOT EXISTS (SELECT FROM pg_class AS class
+                      WHERE class.oid = ANY (step.relations)
+                        AND class.relowner <> ALL (ARRAY[caller, coalesce(trusted_owner, caller)]::oid[]))
+    ORDER BY step."position", step.title COLLATE "C";
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    PERFORM FROM pg_attrdef AS expression
+    JOIN pg_attribute AS attribute
+      ON attribute.attrelid = expression.adrelid AND attribute.attnum = expression.adnum
+    WHERE expression.adrelid = adopted_table AND attribute.attname = adopted_column
+      AND pg_get_expr(expression.adbin, expression.adrelid) = ANY (kept_defaults);
+    IF FOUND THEN
+        RAISE NOTICE 'column "%" of % has already been adopted', adopted_column, target.description;
+    ELSE
+        RAISE NOTICE 'column "%" of % and the columns that reference it are of type bigint', adopted_column, target.description
+            USING DETAIL = 'Its default has not changed. Sessions that were connected before may fail at the first large ID.',
+                  HINT = format('Reconnect all clients. When all of them leave the ID to the default of the column, switch the default: '
+                                'SELECT %s.snowflake_adopt(%L, %L, dry_run => false);', home, adopted_table, adopted_column);
+    END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_internal.can_commit() IS
-    'whether the calling procedure can commit, for snowflake_adopt_online(); internal';
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, int, boolean, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, boolean, boolean, boolean) IS
     'checks for snowflake_adopt_online(), and the steps that are not yet done';
 
 CREATE PROCEDURE snowflake_adopt_online(
     table_name regclass, column_name name, dry_run boolean DEFAULT true, owner regrole DEFAULT NULL,
     abandon boolean DEFAULT false, batch_pages int DEFAULT 64, pause interval DEFAULT '50 ms',
-    lock_wait interval DEFAULT '100 ms', INOUT next_command text DEFAULT NULL
+    lock_wait interval DEFAULT '100 ms', views boolean DEFAULT false, INOUT next_command text DEFAULT NULL
 )
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -2594,16 +3699,32 @@ DECLARE
     violations pg_catalog.int4 := 0;
     number pg_catalog.int4 := 0;
     last_title pg_catalog.text;
-    last_statements pg_catalog.text[];
     step pg_catalog.record;
-    locked pg_catalog.record;
+    version pg_catalog.text;
+    relations pg_catalog.oid[];
+    watched pg_catalog.oid[];
+    locked pg_catalog.oid;
     statement pg_catalog.text;
+    page pg_catalog.int8;
+    next_page pg_catalog.int8;
+    first_skipped pg_catalog.int8;
+    is_skipped pg_catalog.bool;
     is_complete pg_catalog.bool;
+    -- Whether a lock was not granted.
+    is_refused pg_catalog.bool := false;
+    deadline pg_catalog.timestamptz;
+    -- Transactions whose snapshots are older than the filling of the columns.
+    old_snapshots pg_catalog.text[];
+    -- What the catalogs contain before the columns are replaced.
+    widened pg_catalog.text[];
+    before pg_catalog.text[];
+    recreated pg_catalog.text[];
+    actions pg_catalog.jsonb;
 BEGIN
     next_command := NULL;
     IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL OR abandon IS NULL OR batch_pages IS NULL
-       OR pause IS NULL OR lock_wait IS NULL THEN
-        RAISE EXCEPTION 'table_name, column_name, dry_run, abandon, batch_pages, pause and lock_wait must not be null'
+       OR pause IS NULL OR lock_wait IS NULL OR views IS NULL THEN
+        RAISE EXCEPTION 'table_name, column_name, dry_run, abandon, batch_pages, pause, lock_wait and views must not be null'
             USING ERRCODE = 'null_value_not_allowed';
     ELSIF batch_pages OPERATOR(pg_catalog.<) 1 OR pause OPERATOR(pg_catalog.<) '0'::pg_catalog.interval
           OR lock_wait OPERATOR(pg_catalog.<) '1 ms'::pg_catalog.interval
@@ -2611,16 +3732,11 @@ BEGIN
         RAISE EXCEPTION 'batch_pages, pause or lock_wait is out of range'
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = 'batch_pages must be at least 1, pause must not be negative, and lock_wait must be between 1 ms and 10 s.';
-    ELSIF NOT dry_run AND NOT snowflake_internal.can_commit() THEN
-        RAISE EXCEPTION 'snowflake_adopt_online() cannot run inside a transaction block or a function'
-            USING ERRCODE = 'active_sql_transaction',
-                  DETAIL = 'The procedure commits after each step.',
-                  HINT = 'Turn on autocommit, and call the procedure by itself: not between BEGIN and COMMIT, in a function, or in a block with EXCEPTION.';
     END IF;
 
     IF dry_run THEN
         FOR step IN
-            SELECT * FROM snowflake_internal.snowflake_adopt_online_plan(table_name, column_name, owner, abandon, batch_pages, false, true)
+            SELECT * FROM snowflake_internal.snowflake_adopt_online_plan(table_name, column_name, owner, abandon, views, false, true)
         LOOP
             number := number OPERATOR(pg_catalog.+) 1;
             RAISE NOTICE 'step %: %', number, step.title USING DETAIL = pg_catalog.array_to_string(step.statements, E'\n');
@@ -2628,39 +3744,39 @@ BEGIN
         RETURN;
     END IF;
 
-    -- The first step begins in a transaction of its own, in which lock_timeout and what was read so far do not matter.
+    -- The first step begins in a transaction of its own, in which lock_timeout and what was read so far do not matter. In a
+    -- transaction block or a function, PostgreSQL refuses COMMIT.
     COMMIT;
     LOOP
-        SELECT * INTO step
-        FROM snowflake_internal.snowflake_adopt_online_plan(
-            table_name, column_name, owner, abandon, batch_pages, true, last_title IS NULL
-        )
-        LIMIT 1;
-        IF NOT FOUND THEN
-            IF last_title IS NOT NULL THEN
-                RAISE NOTICE 'finished: %', last_title;
-            END IF;
-            EXIT;
-        ELSIF step.is_manual THEN
+        -- If only a lock was not granted, the plan is still valid, or the next attempt finds another version.
+        IF NOT is_refused THEN
+            -- Read before the plan, so that the plan is not older.
+            relations := snowflake_internal.snowflake_adopt_locked(table_name, column_name);
+            watched := snowflake_internal.snowflake_adopt_watched(table_name, column_name);
+            version := snowflake_internal.snowflake_adopt_version(watched);
+            SELECT * INTO step
+            FROM snowflake_internal.snowflake_adopt_online_plan(
+                table_name, column_name, owner, abandon, views, true, last_title IS NULL
+            )
+            LIMIT 1;
+            EXIT WHEN NOT FOUND;
+        END IF;
+        is_refused := false;
+        IF step.kind OPERATOR(pg_catalog.=) 'wait' THEN
+            RAISE EXCEPTION 'another session is %', step.title
+                USING ERRCODE = 'object_in_use', HINT = 'Repeat the CALL when the index has been created.';
+        ELSIF step.kind OPERATOR(pg_catalog.=) 'manual' THEN
             next_command := step.statements[1];
-            IF next_command IS NULL THEN
-                RAISE EXCEPTION 'another session is %', step.title
-                    USING ERRCODE = 'object_in_use', HINT = 'Repeat the CALL when the index has been created.';
-            END IF;
             RAISE NOTICE 'an index has to be created or dropped outside of this procedure'
                 USING HINT = pg_catalog.format('Execute next_command, and then repeat the CALL: %s', next_command);
             EXIT;
         END IF;
         IF last_title IS NULL OR step.title OPERATOR(pg_catalog.<>) last_title THEN
             RAISE NOTICE '%', step.title;
+            attempts := 0;
         END IF;
         last_title := step.title;
-        IF step.statements OPERATOR(pg_catalog.=) last_statements THEN
-            attempts := attempts OPERATOR(pg_catalog.+) 1;
-        ELSE
-            attempts := 1;
-        END IF;
-        last_statements := step.statements;
+        attempts := attempts OPERATOR(pg_catalog.+) 1;
         IF attempts OPERATOR(pg_catalog.>) most_attempts THEN
             RAISE EXCEPTION 'gave up after % attempts: %', most_attempts, step.title
                 USING ERRCODE = 'lock_not_available',
@@ -2668,56 +3784,162 @@ BEGIN
                                                  lock_wait),
                       HINT = 'End long transactions, which pg_stat_activity shows, and repeat the CALL. It continues with this step.';
         END IF;
-
         is_complete := true;
-        BEGIN
-            IF step.tables IS NOT NULL THEN
-                EXECUTE pg_catalog.format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', step.tables);
-                PERFORM pg_catalog.set_config(
-                    'lock_timeout',
-                    pg_catalog.ceil(EXTRACT(epoch FROM lock_wait) OPERATOR(pg_catalog.*) 1000::pg_catalog.numeric)::pg_catalog.text,
-                    true
-                );
-                EXECUTE pg_catalog.format('LOCK TABLE %s IN %s MODE', step.tables, step.lock_mode);
-                SELECT * INTO locked
-                FROM snowflake_internal.snowflake_adopt_online_plan(table_name, column_name, owner, abandon, batch_pages, true, false)
-                LIMIT 1;
-                is_complete := step.statements OPERATOR(pg_catalog.=) locked.statements
-                    AND step.tables OPERATOR(pg_catalog.=) locked.tables;
+
+        IF step.kind OPERATOR(pg_catalog.=) 'fill' THEN
+            old_snapshots := NULL;
+            before := NULL;
+            page := step.page;
+            first_skipped := NULL;
+            number := 0;
+            IF page OPERATOR(pg_catalog.=) 0 THEN
+                EXECUTE pg_catalog.concat('COMMENT', pg_catalog.format(' ON COLUMN %s IS %L', step.progress_target,
+                    pg_catalog.format('snowflake_adopt_online: 0 of %s pages', step.pages)));
             END IF;
-            IF is_complete THEN
-                FOREACH statement IN ARRAY step.statements LOOP
-                    EXECUTE statement;
-                END LOOP;
-                PERFORM snowflake_internal.snowflake_adopt_check_defaults(table_name, column_name, true);
-            END IF;
-        EXCEPTION
-            -- A deadlock is possible with CREATE INDEX CONCURRENTLY, which waits for all transactions.
-            WHEN lock_not_available OR deadlock_detected THEN
-                is_complete := false;
-            WHEN check_violation THEN
-                violations := violations OPERATOR(pg_catalog.+) 1;
-                IF step.on_violation IS NULL OR violations OPERATOR(pg_catalog.>) most_violations THEN
-                    RAISE;
-                END IF;
-                is_complete := false;
-                EXECUTE step.on_violation;
-        END;
-        COMMIT;
-        IF step.after_commit IS NOT NULL THEN
-            EXECUTE step.after_commit;
             COMMIT;
+            WHILE page OPERATOR(pg_catalog.<) step.pages LOOP
+                next_page := LEAST(page OPERATOR(pg_catalog.+) batch_pages, step.pages);
+                -- Other triggers do not fire.
+                IF pg_catalog.has_parameter_privilege('session_replication_role', 'SET') THEN
+                    PERFORM pg_catalog.set_config('session_replication_role', 'replica', true);
+                END IF;
+                EXECUTE step.statements[1]
+                    USING pg_catalog.format('(%s,0)', page)::pg_catalog.tid, pg_catalog.format('(%s,0)', next_page)::pg_catalog.tid;
+                COMMIT;
+                EXECUTE step.statements[2] INTO is_skipped
+                    USING pg_catalog.format('(%s,0)', page)::pg_catalog.tid, pg_catalog.format('(%s,0)', next_page)::pg_catalog.tid;
+                IF is_skipped AND first_skipped IS NULL THEN
+                    first_skipped := page;
+                END IF;
+                -- COMMENT locks the table against autovacuum, so this is rare.
+                number := number OPERATOR(pg_catalog.+) 1;
+                IF (number OPERATOR(pg_catalog.%) 64) OPERATOR(pg_catalog.=) 0 OR next_page OPERATOR(pg_catalog.=) step.pages THEN
+                    EXECUTE pg_catalog.concat('COMMENT', pg_catalog.format(' ON COLUMN %s IS %L', step.progress_target,
+                        pg_catalog.format('snowflake_adopt_online: %s of %s pages', COALESCE(first_skipped, next_page), step.pages)));
+                END IF;
+                COMMIT;
+                page := next_page;
+                PERFORM pg_catalog.pg_sleep(EXTRACT(epoch FROM pause)::pg_catalog.float8);
+            END LOOP;
+            is_complete := first_skipped IS NULL;
+        ELSIF step.kind OPERATOR(pg_catalog.=) ANY (ARRAY['sequence', 'exchange']) AND old_snapshots IS NULL THEN
+            -- Also collects statistics of the indexes on expressions.
+            FOREACH locked IN ARRAY relations LOOP
+                IF EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_new_columns() AS new WHERE new.relation OPERATOR(pg_catalog.=) locked) THEN
+                    EXECUTE pg_catalog.format('ANALYZE %s', snowflake_internal.snowflake_adopt_names(ARRAY[locked]));
+                END IF;
+            END LOOP;
+            COMMIT;
+            -- A query with an older snapshot would find NULL in rows that were filled later.
+            old_snapshots := snowflake_internal.snowflake_adopt_old_snapshots();
+            COMMIT;
+            number := 0;
+            WHILE snowflake_internal.snowflake_adopt_holders(old_snapshots) IS NOT NULL LOOP
+                IF number OPERATOR(pg_catalog.=) 20 THEN
+                    RAISE NOTICE 'waiting for older snapshots'
+                        USING DETAIL = pg_catalog.format('Process IDs: %s.', snowflake_internal.snowflake_adopt_holders(old_snapshots)),
+                              HINT = 'These transactions or queries, for example of pg_dump, began before all rows had been filled. See pg_stat_activity.';
+                END IF;
+                number := number OPERATOR(pg_catalog.+) 1;
+                COMMIT;
+                PERFORM pg_catalog.pg_sleep(0.05);
+            END LOOP;
+            -- The wait can be long, so everything is checked once more.
+            attempts := 0;
+            COMMIT;
+            CONTINUE;
+        ELSE
+            BEGIN
+                IF step.kind OPERATOR(pg_catalog.=) ANY (ARRAY['lock', 'exchange']) THEN
+                    EXECUTE pg_catalog.format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', snowflake_internal.snowflake_adopt_names(step.relations));
+                    deadline := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) lock_wait;
+                    -- Writers call nextval() before they lock the table, or while they insert into it.
+                    IF step.kind OPERATOR(pg_catalog.=) 'exchange' AND (attempts OPERATOR(pg_catalog.%) 2) OPERATOR(pg_catalog.=) 0 THEN
+                        FOR statement IN SELECT snowflake_internal.snowflake_adopt_sequence_locks(table_name, column_name) LOOP
+                            PERFORM pg_catalog.set_config('lock_timeout', snowflake_internal.snowflake_adopt_time_left(deadline), true);
+                            EXECUTE statement;
+                        END LOOP;
+                    END IF;
+                    -- No order suits all writers, so it changes with each attempt.
+                    FOREACH locked IN ARRAY snowflake_internal.snowflake_adopt_lock_order(step.relations, table_name, attempts) LOOP
+                        PERFORM pg_catalog.set_config('lock_timeout', snowflake_internal.snowflake_adopt_time_left(deadline), true);
+                        EXECUTE pg_catalog.format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', snowflake_internal.snowflake_adopt_names(ARRAY[locked]));
+                    END LOOP;
+                    is_complete := snowflake_internal.snowflake_adopt_version(watched) OPERATOR(pg_catalog.=) version
+                                   AND (step.kind OPERATOR(pg_catalog.<>) 'exchange'
+                                        OR step.relations OPERATOR(pg_catalog.=) relations
+                                           AND snowflake_internal.snowflake_adopt_is_proved(table_name, column_name));
+                ELSE
+                    IF step.kind OPERATOR(pg_catalog.<>) 'sequence' THEN
+                        EXECUTE pg_catalog.format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE',
+                                                  snowflake_internal.snowflake_adopt_names(ARRAY[step.relations[1]]));
+                    END IF;
+                    PERFORM pg_catalog.set_config('lock_timeout', snowflake_internal.snowflake_adopt_time_left(
+                        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) lock_wait), true);
+                END IF;
+                IF is_complete AND step.kind OPERATOR(pg_catalog.=) 'exchange' THEN
+                    widened := snowflake_internal.snowflake_adopt_widened(table_name, column_name);
+                    recreated := ARRAY(SELECT pg_catalog.format('%I.%I', namespace.nspname, class.relname)
+                                       FROM snowflake_internal.snowflake_adopt_views(table_name, column_name) AS dependent
+                                       JOIN pg_catalog.pg_class AS class ON class.oid OPERATOR(pg_catalog.=) dependent.view
+                                       JOIN pg_catalog.pg_namespace AS namespace ON namespace.oid OPERATOR(pg_catalog.=) class.relnamespace);
+                    before := ARRAY(SELECT snowflake_internal.snowflake_adopt_properties(relations, widened, '{}', false)
+                                    UNION ALL SELECT snowflake_internal.snowflake_adopt_view_properties(recreated));
+                    actions := (SELECT pg_catalog.jsonb_agg(pg_catalog.to_jsonb(action)) FROM snowflake_internal.snowflake_adopt_actions(relations) AS action);
+                    -- The statements contain the texts of constraints and views, which were made with these settings. The functions
+                    -- of event triggers see them, too.
+                    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+                    PERFORM pg_catalog.set_config('standard_conforming_strings', 'on', true);
+                END IF;
+                IF is_complete THEN
+                    FOREACH statement IN ARRAY step.statements LOOP
+                        EXECUTE statement;
+                    END LOOP;
+                END IF;
+                IF is_complete AND step.kind OPERATOR(pg_catalog.=) 'exchange' THEN
+                    PERFORM snowflake_internal.snowflake_adopt_restore_actions(relations, actions);
+                    PERFORM snowflake_internal.snowflake_adopt_compare(
+                        before, ARRAY(SELECT snowflake_internal.snowflake_adopt_properties(relations, widened, '{}', false)
+                                      UNION ALL SELECT snowflake_internal.snowflake_adopt_view_properties(recreated)));
+                END IF;
+            EXCEPTION
+                -- A deadlock is possible with CREATE INDEX CONCURRENTLY, which waits for all transactions.
+                WHEN lock_not_available OR deadlock_detected THEN
+                    is_complete := false;
+                    is_refused := step.kind OPERATOR(pg_catalog.=) ANY (ARRAY['lock', 'exchange']);
+                -- The functions in constraints CHECK can raise errors of their own.
+                WHEN check_violation OR foreign_key_violation OR raise_exception THEN
+                    IF step.kind OPERATOR(pg_catalog.=) 'check' THEN
+                        violations := violations OPERATOR(pg_catalog.+) 1;
+                        IF violations OPERATOR(pg_catalog.>) most_violations THEN
+                            RAISE;
+                        END IF;
+                        is_complete := false;
+                        -- VACUUM FULL moves rows to other pages, and there may be more of them now.
+                        EXECUTE pg_catalog.concat('COMMENT', pg_catalog.format(' ON COLUMN %s IS NULL', step.progress_target));
+                    ELSIF step.kind OPERATOR(pg_catalog.=) 'validate' THEN
+                        RAISE WARNING '%', SQLERRM
+                            USING DETAIL = 'The row has violated the constraint before. New rows are checked.',
+                                  HINT = pg_catalog.format('Correct the row. Then run: %s', step.statements[1]);
+                        -- Only the remark is removed.
+                        EXECUTE step.statements[2];
+                    ELSE
+                        RAISE;
+                    END IF;
+            END;
         END IF;
-        IF NOT coalesce(is_complete, false) OR step.after_commit IS NOT NULL AND attempts OPERATOR(pg_catalog.>) 1 THEN
+        COMMIT;
+        IF NOT is_complete THEN
             PERFORM pg_catalog.pg_sleep(EXTRACT(epoch FROM lock_wait OPERATOR(pg_catalog.*) 10::pg_catalog.float8)::pg_catalog.float8);
-        ELSIF step.after_commit IS NOT NULL THEN
-            PERFORM pg_catalog.pg_sleep(EXTRACT(epoch FROM pause)::pg_catalog.float8);
         END IF;
     END LOOP;
+    IF last_title IS NOT NULL AND next_command IS NULL THEN
+        RAISE NOTICE 'finished: %', last_title;
+    END IF;
 END
 $$;
-COMMENT ON PROCEDURE snowflake_adopt_online(regclass, name, boolean, regrole, boolean, int, interval, interval, text) IS
-    'replaces a column of type int, and the foreign keys that reference it, by snowflake IDs, in steps that block other sessions only briefly; executes the steps only if dry_run is false';
+COMMENT ON PROCEDURE snowflake_adopt_online(regclass, name, boolean, regrole, boolean, int, interval, interval, boolean, text) IS
+    'replaces a column of type int, and the foreign keys that reference it, by columns of type bigint, in steps that block other sessions only briefly; executes the steps only if dry_run is false';
 
 -- Functions that create partitions by the time of the ID.
 
@@ -3976,10 +5198,16 @@ COMMENT ON FUNCTION snowflake_internal.check_columns() IS
 CREATE FUNCTION snowflake_internal.check_adoption() RETURNS TABLE (problem text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'snowflake_adopt_online() has not finished',
-           format('Tables: %s. The procedure is running, or was interrupted.', string_agg(t.tgrelid::regclass::text, ', ' ORDER BY t.oid)),
+           format('Tables: %s. The procedure is running, or was interrupted.', string_agg(DISTINCT unfinished.relation::regclass::text, ', ')),
            'If it is not running, repeat the CALL with the same table and column; with abandon => true, the new columns are dropped.'
-    FROM pg_trigger AS t
-    WHERE t.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
+    FROM (
+        SELECT relation FROM snowflake_internal.snowflake_adopt_new_columns()
+        UNION
+        SELECT constraint_row.conrelid
+        FROM pg_description AS note
+        JOIN pg_constraint AS constraint_row ON constraint_row.oid = note.objoid AND constraint_row.conrelid <> 0
+        WHERE note.classoid = 'pg_constraint'::regclass AND starts_with(note.description, 'snowflake_adopt_online: not yet checked.')
+    ) AS unfinished
     HAVING count(*) > 0;
 $$;
 COMMENT ON FUNCTION snowflake_internal.check_adoption() IS
@@ -4305,19 +5533,46 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_adopt_owners(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_sequences(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_given(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_row_types(oid[]),
     snowflake_internal.snowflake_adopt_obstacles(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text[], boolean),
-    -- snowflake_adopt_online()
-    snowflake_internal.can_commit(),
-    snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, int, boolean, boolean),
-    snowflake_internal.snowflake_adopt_copy(),
-    snowflake_internal.snowflake_adopt_new_name(name),
+    snowflake_internal.snowflake_adopt_check_layout(boolean),
+    -- snowflake_adopt_online(), and snowflake_adopt(), which compares, too
+    snowflake_internal.snowflake_adopt_old_comment(text),
+    snowflake_internal.snowflake_adopt_calls(regclass, oid),
+    snowflake_internal.snowflake_adopt_properties(oid[], text[], text[], boolean),
+    snowflake_internal.snowflake_adopt_actions(oid[]),
+    snowflake_internal.snowflake_adopt_restore_actions(oid[], jsonb),
+    snowflake_internal.snowflake_adopt_compare(text[], text[]),
+    snowflake_internal.snowflake_adopt_compared(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_marker(),
+    snowflake_internal.snowflake_adopt_copy_body(name, name),
+    snowflake_internal.snowflake_adopt_new_columns(),
     snowflake_internal.snowflake_adopt_pairs(regclass, name),
-    snowflake_internal.snowflake_adopt_foreign_keys(regclass, name),
-    snowflake_internal.snowflake_adopt_counter(oid),
-    snowflake_internal.snowflake_adopt_online_obstacles(regclass, name),
-    snowflake_internal.snowflake_adopt_steps(regclass, name, int),
-    snowflake_internal.snowflake_adopt_steps_back(regclass, name)
+    snowflake_internal.snowflake_adopt_indexes(regclass, name),
+    snowflake_internal.snowflake_adopt_constraints(regclass, name),
+    snowflake_internal.snowflake_adopt_locked(regclass, name),
+    snowflake_internal.snowflake_adopt_watched(regclass, name),
+    snowflake_internal.snowflake_adopt_version(oid[]),
+    snowflake_internal.snowflake_adopt_definitions(regclass, name),
+    snowflake_internal.snowflake_adopt_widened(regclass, name),
+    snowflake_internal.snowflake_adopt_names(oid[]),
+    snowflake_internal.snowflake_adopt_lock_order(oid[], regclass, int),
+    snowflake_internal.snowflake_adopt_time_left(timestamptz),
+    snowflake_internal.snowflake_adopt_is_proved(regclass, name),
+    snowflake_internal.snowflake_adopt_old_snapshots(),
+    snowflake_internal.snowflake_adopt_holders(text[]),
+    snowflake_internal.snowflake_adopt_views(regclass, name),
+    snowflake_internal.snowflake_adopt_view_properties(text[]),
+    snowflake_internal.snowflake_adopt_unlinked(regclass, name),
+    snowflake_internal.snowflake_adopt_unlinked_note(regclass, name),
+    snowflake_internal.snowflake_adopt_online_obstacles(regclass, name, boolean, jsonb),
+    snowflake_internal.snowflake_adopt_online_notes(regclass, name, text[]),
+    snowflake_internal.snowflake_adopt_steps(regclass, name, boolean, jsonb),
+    snowflake_internal.snowflake_adopt_exchange(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_sequence_locks(regclass, name),
+    snowflake_internal.snowflake_adopt_steps_back(regclass, name),
+    snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, boolean, boolean, boolean)
     TO PUBLIC;
 
 -- The role that queries a view needs EXECUTE on the functions in the view.

@@ -40,11 +40,6 @@ pub enum Error {
         id: i64,
         layout: Layout,
     },
-    /// The trigger has other arguments, or is another kind of trigger.
-    AdoptTrigger,
-    AdoptColumn {
-        column: String,
-    },
     /// The identity of a reset.
     ResetDoesNotFit {
         layout: Layout,
@@ -449,18 +444,6 @@ impl Error {
                 format!("ID {id} was not taken by this transaction"),
                 format!("Readers may already have passed this ID of layout \"{}\".", layout.label()),
                 "Take the ID in the transaction that inserts the row, for example by the default of the column.",
-            ),
-            Error::AdoptTrigger => texts(
-                ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
-                "invalid use of snowflake_adopt_copy()",
-                "It must be called as a trigger BEFORE INSERT OR UPDATE FOR EACH ROW, with pairs of column names.",
-                "Let snowflake_adopt_online() create the trigger.",
-            ),
-            Error::AdoptColumn { column } => texts(
-                ERRCODE_UNDEFINED_COLUMN,
-                format!("column \"{column}\" was renamed or changed while it was being adopted"),
-                "Trigger zz_snowflake_adopt finds the columns by their names, which must not change before snowflake_adopt_online() has finished.",
-                "Undo the change. Alternatively, drop the trigger and the new columns, whose names end with \"_snowflake\".",
             ),
             Error::ResetDoesNotFit { layout, problem } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,

@@ -12,7 +12,6 @@
 //! | [`shared`] | the state in shared memory, and which process may read or write it |
 //! | [`generate`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_block`, `snowflake_currval` |
 //! | [`defaults`] | calls in defaults of columns: `COPY` in bulk, the privileges of the table's owner |
-//! | [`adopt`] | the trigger that fills the new columns of `snowflake_adopt_online` |
 //! | [`watermark`] | `snowflake_watermark`: an ID below which no row can appear any more |
 //! | [`keeper`] | the background worker that writes the horizon ahead of the IDs and opens the gate |
 //! | [`registry`] | the background worker that leases the worker ID from a registry |
@@ -27,7 +26,6 @@
 use pgrx::prelude::*;
 
 mod admin;
-mod adopt;
 mod background;
 mod check;
 mod config;

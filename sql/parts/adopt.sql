@@ -194,6 +194,7 @@ DECLARE
     highest bigint;
     lowest_to_come bigint;
     sets_default boolean;
+    rewrites boolean;
     note record;
 BEGIN
     IF segment IS NULL AND generator <> 'snowflake' OR octet_length(segment) NOT BETWEEN 1 AND 255 THEN
@@ -203,6 +204,9 @@ BEGIN
     END IF;
 
     target := snowflake_internal.snowflake_adopt_target(adopted_table, adopted_column, widens);
+    IF widens THEN
+        PERFORM snowflake_internal.snowflake_adopt_check_layout(true);
+    END IF;
 
     -- Check that new rows will get IDs. A call for an ID may wait, so the check is made before the locks are acquired.
     IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -274,6 +278,9 @@ BEGIN
             USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
     END IF;
 
+    rewrites := EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+                        WHERE NOT is_bigint);
+
     -- Check that new IDs differ from existing values. No new ID is lower than the first ID of the current tick.
     SELECT bool_or((pg_get_expr(expression.adbin, expression.adrelid) = ANY (kept_defaults)) IS NOT TRUE)
     INTO sets_default
@@ -293,16 +300,18 @@ BEGIN
                     USING ERRCODE = 'insufficient_privilege',
                           DETAIL = 'snowflake_adopt() reads the last value of the sequence.',
                           HINT = format('To grant the privilege: GRANT SELECT ON SEQUENCE %s TO %s;', note.sequence_name, caller);
-            ELSIF for_execution AND note.is_ours THEN
+            ELSIF for_execution AND note.is_ours AND (rewrites OR NOT widens) THEN
                 -- The statement changes nothing, but prevents other sessions from taking values until this transaction
-                -- ends.
+                -- ends. If only the default changes, the sequence is kept: a transaction that has called nextval() before it
+                -- writes to the table would cause a deadlock.
                 EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', note.sequence_name, note.increment);
             END IF;
         END LOOP;
         SELECT greatest(highest, max(given.highest_given)) INTO highest
         FROM snowflake_internal.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
         IF widens THEN
-            lowest_to_come := snowflake_internal.lowest_new_id();
+            -- A sequence that is kept can return more values.
+            lowest_to_come := snowflake_internal.lowest_new_id() - CASE WHEN rewrites THEN 0 ELSE 1000000 END;
         ELSIF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % are not below the next number', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -360,7 +369,15 @@ BEGIN
         FROM involved WHERE relation = adopted_table AND is_adopted AND sets_default
         UNION ALL
         SELECT 4, 0, sequence_name, format('DROP SEQUENCE %s;', sequence_name), NULL
-        FROM sequences WHERE NOT is_identity AND used_by IS NULL
+        FROM sequences WHERE NOT is_identity AND used_by IS NULL AND (rewrites OR NOT widens)
+        UNION ALL
+        -- ALTER TYPE creates the indexes again, without the targets of their expressions.
+        SELECT 2, 1000000, format('%s.%s', index.indexrelid, attribute.attnum),
+               format('ALTER INDEX %s ALTER COLUMN %s SET STATISTICS %s;', index.indexrelid::regclass, attribute.attnum, attribute.attstattarget), NULL
+        FROM tree
+        JOIN pg_index AS index ON index.indrelid = tree.relation
+        JOIN pg_attribute AS attribute ON attribute.attrelid = index.indexrelid AND attribute.attstattarget >= 0
+        WHERE attribute.attnum <= index.indnkeyatts AND index.indkey[attribute.attnum - 1] = 0
     )
     SELECT step.statement, step.notice FROM step ORDER BY phase, position, name;
 
@@ -369,7 +386,8 @@ BEGIN
         RETURN;
     END IF;
     FOR note IN
-        SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, widens, kept_defaults, true)
+        SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, widens, kept_defaults,
+                                                                        rewrites OR NOT widens)
     LOOP
         IF note.is_warning THEN
             RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
@@ -418,7 +436,13 @@ CREATE FUNCTION snowflake_adopt(
 ) RETURNS SETOF text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 DECLARE
+    widens CONSTANT pg_catalog.bool := generator OPERATOR(pg_catalog.=) 'snowflake'::pg_catalog.text;
     step pg_catalog.record;
+    relations pg_catalog.oid[];
+    widened pg_catalog.text[];
+    new_defaults pg_catalog.text[];
+    before pg_catalog.text[];
+    actions pg_catalog.jsonb;
 BEGIN
     IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL OR generator IS NULL THEN
         RAISE EXCEPTION 'table_name, column_name, dry_run and generator must not be null' USING ERRCODE = 'null_value_not_allowed';
@@ -426,6 +450,13 @@ BEGIN
     -- The plan is complete before the first statement runs.
     FOR step IN SELECT * FROM snowflake_internal.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP
         IF NOT dry_run THEN
+            IF before IS NULL THEN
+                -- The tables are locked now.
+                SELECT facts.* INTO relations, widened, new_defaults
+                FROM snowflake_internal.snowflake_adopt_compared(table_name, column_name, widens) AS facts;
+                before := ARRAY(SELECT snowflake_internal.snowflake_adopt_properties(relations, widened, new_defaults, true));
+                actions := (SELECT pg_catalog.jsonb_agg(pg_catalog.to_jsonb(action)) FROM snowflake_internal.snowflake_adopt_actions(relations) AS action);
+            END IF;
             -- Rewriting a table can take a long time, and no pg_stat_progress view shows the progress.
             IF step.notice IS NOT NULL THEN
                 RAISE NOTICE '%', step.notice;
@@ -434,9 +465,12 @@ BEGIN
         END IF;
         RETURN NEXT step.statement;
     END LOOP;
-    IF NOT dry_run THEN
-        PERFORM snowflake_internal.snowflake_adopt_check_defaults(
-            table_name, column_name, generator OPERATOR(pg_catalog.=) 'snowflake'::pg_catalog.text);
+    IF before IS NOT NULL THEN
+        -- Foreign keys were created again.
+        PERFORM snowflake_internal.snowflake_adopt_restore_actions(relations, actions);
+        PERFORM snowflake_internal.snowflake_adopt_compare(
+            before, ARRAY(SELECT snowflake_internal.snowflake_adopt_properties(relations, widened, new_defaults, true)));
+        PERFORM snowflake_internal.snowflake_adopt_check_defaults(table_name, column_name, widens);
     END IF;
 END
 $$;

@@ -4,45 +4,45 @@
 --
 -- Names of PostgreSQL objects are not schema-qualified here, because each function sets search_path, which starts with
 -- pg_catalog.
+--
+-- The functions that a plan calls many times are in PL/pgSQL, which plans their queries only once in a session.
 
 -- Numbers of a segment do not require wider columns. If `widens` is false, all columns are treated as bigint. So
 -- are columns of type snowflake.
 --
 -- Columns are identified by name. Their numbers can differ between a parent and its partitions or children.
+--
+-- PL/pgSQL keeps the plan of the query. A function in SQL would be planned in each of the many calls.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_columns(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (
     relation oid, relation_name text, relation_kind "char", column_number smallint, column_name name, type oid,
     is_bigint boolean, is_adopted boolean, is_root boolean, is_owned boolean
 )
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    WITH RECURSIVE found (relation, column_name, is_adopted) AS (
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH RECURSIVE
+    -- From a table to its children, to its parents, and to the tables that reference it. PostgreSQL has no index for the last.
+    edge (source, target, referenced, referencing) AS MATERIALIZED (
+        SELECT inhparent, inhrelid, NULL::smallint[], NULL::smallint[] FROM pg_inherits
+        UNION ALL
+        SELECT inhrelid, inhparent, NULL, NULL FROM pg_inherits
+        UNION ALL
+        SELECT confrelid, conrelid, confkey, conkey FROM pg_constraint WHERE contype = 'f'
+    ),
+    found (relation, column_name, is_adopted) AS (
         SELECT adopted_table::oid, adopted_column, true
         UNION
-        SELECT step.*
-        FROM found CROSS JOIN LATERAL (
-            SELECT child.inhrelid, found.column_name, found.is_adopted
-            FROM pg_inherits AS child
-            WHERE child.inhparent = found.relation
-            UNION ALL
-            SELECT parent.inhparent, found.column_name, found.is_adopted
-            FROM pg_inherits AS parent
-            WHERE parent.inhrelid = found.relation
-            UNION ALL
-            SELECT foreign_key.conrelid, referencing.attname, false
-            FROM pg_constraint AS foreign_key
-            CROSS JOIN LATERAL unnest(foreign_key.conkey, foreign_key.confkey) AS pair (referencing, referenced)
-            JOIN pg_attribute AS referencing
-              ON referencing.attrelid = foreign_key.conrelid AND referencing.attnum = pair.referencing
-            JOIN pg_attribute AS referenced
-              ON referenced.attrelid = foreign_key.confrelid AND referenced.attnum = pair.referenced
-            WHERE foreign_key.contype = 'f' AND foreign_key.confrelid = found.relation
-              AND referenced.attname = found.column_name
-        ) AS step (relation, column_name, is_adopted)
         -- A parent may lack the column.
-        WHERE EXISTS (
-            SELECT FROM pg_attribute AS attribute
-            WHERE attribute.attrelid = step.relation AND attribute.attname = step.column_name
-        )
+        SELECT edge.target, next.attname, found.is_adopted AND edge.referenced IS NULL
+        FROM found
+        JOIN edge ON edge.source = found.relation
+        JOIN pg_attribute AS own ON own.attrelid = found.relation AND own.attname = found.column_name
+        JOIN pg_attribute AS next
+          ON next.attrelid = edge.target
+         AND CASE WHEN edge.referenced IS NULL THEN next.attname = found.column_name
+                  ELSE next.attnum = edge.referencing[array_position(edge.referenced, own.attnum)] END
     )
     SELECT found.relation,
            format('%I.%I',
@@ -61,6 +61,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON attribute.attrelid = found.relation AND attribute.attname = found.column_name
     JOIN pg_type AS type ON type.oid = attribute.atttypid
     GROUP BY found.relation, class.oid, namespace.oid, attribute.attrelid, attribute.attnum, type.oid;
+END
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_columns(regclass, name, boolean) IS
     'column and the foreign key columns that reference it, in all partitions and children, for snowflake_adopt()';
@@ -70,7 +71,10 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_columns(regclass, name, b
 -- referencing and the referenced table, even if one of the columns is already a bigint.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (description text, owner regrole)
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH involved AS MATERIALIZED (
         SELECT * FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
@@ -95,13 +99,17 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
         SELECT partition.relid FROM concerned CROSS JOIN LATERAL pg_partition_tree(concerned.relation) AS partition
     ) AS concerned_with_partitions
     JOIN pg_class AS class ON class.oid = concerned_with_partitions.relation;
+END
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_owners(regclass, name, boolean) IS
     'tables whose definitions contain code that the statements run, and their owners, for snowflake_adopt()';
 
 CREATE FUNCTION snowflake_internal.snowflake_adopt_sequences(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, relation oid, relation_name text, is_identity boolean, used_by text)
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH adopted AS MATERIALIZED (
         SELECT * FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens) WHERE is_adopted
     )
@@ -128,6 +136,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
      AND depend.refobjsubid = adopted.column_number AND depend.classid = 'pg_class'::regclass
     JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace;
+END
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_sequences(regclass, name, boolean) IS
     'sequences owned by the column, in all partitions and children, and other objects that use them, for snowflake_adopt()';
@@ -165,18 +174,14 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_given(regclass, name, boolean) IS
     'sequences of the column, and the highest value that each sequence has returned, for snowflake_adopt()';
 
-CREATE FUNCTION snowflake_internal.snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
+-- Values of a row type are not rewritten when a column of the table is.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_row_types(relations oid[])
 RETURNS TABLE (obstacle text, remedy text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    WITH RECURSIVE involved AS MATERIALIZED (
-        SELECT *, pg_describe_object('pg_class'::regclass, relation, column_number) AS description
-        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
-    ),
-    widened AS (SELECT * FROM involved WHERE NOT is_bigint),
-
+    WITH RECURSIVE
     -- The row types of the tables, and the types that contain them.
     row_type (relation, type) AS (
-        SELECT widened.relation, class.reltype FROM widened JOIN pg_class AS class ON class.oid = widened.relation
+        SELECT class.oid, class.reltype FROM pg_class AS class WHERE class.oid = ANY (relations)
         UNION
         SELECT row_type.relation, coalesce(class.reltype, depend.objid)
         FROM row_type
@@ -185,6 +190,27 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
           ON depend.classid = 'pg_class'::regclass AND class.oid = depend.objid AND depend.objsubid > 0
         WHERE depend.classid = 'pg_type'::regclass OR class.relkind NOT IN ('r', 'p', 'm')
     )
+    SELECT format('%s uses the row type of %s',
+                  pg_describe_object('pg_class'::regclass, depend.objid, depend.objsubid),
+                  pg_describe_object('pg_class'::regclass, row_type.relation, 0)),
+           'Drop these columns, or change their type, for example to jsonb.'
+    FROM row_type
+    JOIN pg_depend AS depend
+      ON depend.refclassid = 'pg_type'::regclass AND depend.refobjid = row_type.type
+     AND depend.classid = 'pg_class'::regclass AND depend.objsubid > 0
+    JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind IN ('r', 'p', 'm');
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_row_types(oid[]) IS
+    'columns that store whole rows of tables, for snowflake_adopt() and snowflake_adopt_online()';
+
+CREATE FUNCTION snowflake_internal.snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
+RETURNS TABLE (obstacle text, remedy text)
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+    WITH involved AS MATERIALIZED (
+        SELECT *, pg_describe_object('pg_class'::regclass, relation, column_number) AS description
+        FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+    ),
+    widened AS (SELECT * FROM involved WHERE NOT is_bigint)
 
     SELECT format('%s depends on %s',
                   CASE WHEN view.oid IS NOT NULL THEN pg_describe_object('pg_class'::regclass, view.oid, 0)
@@ -211,15 +237,17 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       AND coalesce(generated.attinhcount, 0) = 0 AND coalesce(trigger.tgparentid, 0) = 0
 
     UNION
-    SELECT format('%s uses the row type of %s',
-                  pg_describe_object('pg_class'::regclass, depend.objid, depend.objsubid),
-                  pg_describe_object('pg_class'::regclass, row_type.relation, 0)),
-           'Drop these columns, or change their type, for example to jsonb.'
-    FROM row_type
-    JOIN pg_depend AS depend
-      ON depend.refclassid = 'pg_type'::regclass AND depend.refobjid = row_type.type
-     AND depend.classid = 'pg_class'::regclass AND depend.objsubid > 0
-    JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind IN ('r', 'p', 'm')
+    SELECT users.obstacle, users.remedy
+    FROM snowflake_internal.snowflake_adopt_row_types(ARRAY(SELECT relation FROM widened)) AS users
+
+    UNION
+    SELECT format('%s is being replaced by snowflake_adopt_online()', widened.description),
+           format('Let that procedure finish, or: CALL %s.snowflake_adopt_online(%L, %L, dry_run => false, abandon => true);',
+                  snowflake_internal.home(), widened.relation_name, widened.column_name)
+    FROM widened
+    JOIN pg_constraint AS proof
+      ON proof.conrelid = widened.relation AND proof.contype = 'c' AND proof.conname ~ '^snowflake_new_\d+$'
+     AND widened.column_number = ANY (proof.conkey)
 
     UNION
     SELECT format('%s is part of the partition key', widened.description),
@@ -301,7 +329,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_obstacles(regclass, name,
 -- `kept_defaults` are default expressions in the form in which PostgreSQL shows them. If `rewrites` is false, the columns
 -- become bigint without rewriting the tables.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_notes(
-    adopted_table regclass, adopted_column name, widens boolean, kept_defaults text[], rewrites boolean
+    adopted_table regclass, adopted_column name, widens boolean, kept_defaults text[], drops_sequences boolean
 )
 RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -322,7 +350,6 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            'Set lock_timeout, so that other sessions do not queue behind a waiting lock request. Afterwards, run ANALYZE on '
            'the tables.'
     FROM widened
-    WHERE rewrites
     HAVING count(*) > 0
 
     UNION ALL
@@ -374,19 +401,47 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WHERE involved.relation = adopted_table AND involved.is_adopted
       AND pg_get_expr(expression.adbin, expression.adrelid) <> ALL (kept_defaults)
       -- Exclude defaults that use a dropped sequence, because they cannot be restored.
-      AND NOT EXISTS (
+      AND NOT (drops_sequences AND EXISTS (
           SELECT FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens) AS dropped
           JOIN pg_depend AS use ON use.refclassid = 'pg_class'::regclass AND use.refobjid = dropped.sequence
           WHERE use.classid = 'pg_attrdef'::regclass AND use.objid = expression.oid AND dropped.used_by IS NULL
-      )
+      ))
 
     UNION ALL
     SELECT false,
            format('sequence %s will be kept', sequence_name),
-           format('The sequence is used by %s.', used_by),
+           coalesce(format('The sequence is used by %s.', used_by), 'Other sessions may still take values of the sequence.'),
            format('When the sequence is no longer used: DROP SEQUENCE %s;', sequence_name)
     FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
-    WHERE NOT is_identity AND used_by IS NOT NULL;
+    WHERE NOT is_identity AND (used_by IS NOT NULL OR NOT drops_sequences)
+
+    UNION ALL
+    SELECT * FROM snowflake_internal.snowflake_adopt_unlinked_note(adopted_table, adopted_column) WHERE widens;
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text[], boolean) IS
     'notices and warnings about the statements, for snowflake_adopt()';
+
+-- The layout decides what is stored for years. What a session has set is gone with the session.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_check_layout(is_first boolean) RETURNS void
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    setting record;
+BEGIN
+    SELECT source, quote_literal(current_setting('snowflake_id.layout', true)) AS value INTO setting
+    FROM pg_settings WHERE name = 'snowflake_id.layout';
+    IF setting.source IN ('session', 'client') THEN
+        RAISE EXCEPTION 'snowflake_id.layout is set only in this session'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'The default of the column takes IDs in the layout of the session that inserts the row.',
+                  HINT = format('Set the layout for all sessions, and connect again: ALTER DATABASE %I SET snowflake_id.layout = %s;',
+                                current_database(), setting.value);
+    ELSIF is_first AND setting.source IN ('user', 'database user') THEN
+        RAISE WARNING 'snowflake_id.layout is set for role %', quote_ident(current_user)
+            USING DETAIL = 'Other roles that insert rows may use another layout.',
+                  HINT = format('To set the layout for all roles: ALTER DATABASE %I SET snowflake_id.layout = %s;',
+                                current_database(), setting.value);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_check_layout(boolean) IS
+    'refuses a layout that only the session has, for snowflake_adopt() and snowflake_adopt_online()';

@@ -1,155 +1,78 @@
--- The facts that snowflake_adopt_online() needs in addition to those of snowflake_adopt(). All progress is stored in the
--- catalogs, as the objects that the steps create:
+-- The facts that snowflake_adopt_online() needs in addition to those of snowflake_adopt(). All progress is in the catalogs.
+-- Beside a column of type int or smallint with number 3, the procedure creates
 --
--- * a new column of type bigint beside each column of type int or smallint,
--- * trigger zz_snowflake_adopt, which keeps the new columns equal to the old ones; its arguments are pairs of names,
--- * a constraint CHECK for each new column, which is valid when the columns are known to be equal,
--- * a sequence whose value is the number of pages that are filled, and whose maximum is the number of pages to fill,
--- * indexes and foreign keys of the new columns.
+-- * column snowflake_new_3 of type bigint, whose comment contains the number of pages that are filled,
+-- * trigger zz_snowflake_new_3, which keeps the columns equal, with a function in the schema of the table,
+-- * constraint snowflake_new_3, a CHECK that they are equal, and snowflake_new_3_some, that the new one is not null,
+-- * indexes snowflake_new_*, each with the OID of the old index.
 --
--- The names are those of the old objects, followed by _snowflake.
+-- These names cannot collide, and no name is too long. If the tables are restored from a dump, numbers and OIDs can differ.
+-- The constraint CHECK refers to both columns, so they are still found. The objects belong to the owner of the table, and do not
+-- depend on the extension.
 
-CREATE FUNCTION snowflake_internal.snowflake_adopt_copy() RETURNS trigger
-    VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_adopt_copy';
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_copy() IS
-    'keeps new columns equal to the columns that they will replace; trigger function, for snowflake_adopt_online()';
+CREATE FUNCTION snowflake_internal.snowflake_adopt_marker() RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql RETURN 'snowflake_adopt_online: ';
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_marker() IS
+    'begin of the comments of snowflake_adopt_online(); internal';
 
--- A name has at most 63 bytes.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_new_name(old_name name) RETURNS name
-IMMUTABLE STRICT PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT (left(old_name::text, max(length)) || '_snowflake')::name
-    FROM generate_series(0, 53) AS length
-    WHERE octet_length(left(old_name::text, length)) <= 53;
+-- The body of the trigger function. PL/pgSQL has keywords of its own, so the name of the column is always quoted.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_copy_body(new_name name, old_name name) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('BEGIN NEW.%s := NEW."%s"; RETURN NEW; END', new_name, replace(old_name::text, '"', '""'));
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_new_name(name) IS
-    'name of the new object beside an old one, for snowflake_adopt_online()';
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_copy_body(name, name) IS
+    'body of the function that keeps a new column equal to the old one, for snowflake_adopt_online()';
 
--- The columns to be replaced. `new_number` is NULL until the new column and its trigger exist.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_pairs(adopted_table regclass, adopted_column name)
+-- The new columns of this database. `is_kept` is true if the trigger and its function are as the procedure has created them,
+-- and `is_proved` is true if the columns are known to be equal.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_new_columns()
 RETURNS TABLE (
-    relation oid, relation_name text, is_adopted boolean, old_number smallint, old_name name, is_not_null boolean,
-    new_name name, new_number smallint
+    relation oid, old_number smallint, new_number smallint, new_name name, trigger_name name, trigger_function regprocedure,
+    is_kept boolean, is_proved boolean, has_some boolean, is_some boolean, pages_filled bigint, pages bigint
 )
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT involved.relation, involved.relation_name, involved.is_adopted, involved.column_number, involved.column_name,
-           old.attnotnull, name.new, new.attnum
-    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
-    JOIN pg_attribute AS old ON old.attrelid = involved.relation AND old.attnum = involved.column_number
-    CROSS JOIN LATERAL snowflake_internal.snowflake_adopt_new_name(involved.column_name) AS name (new)
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT proof.conrelid, old.attnum, new.attnum, new.attname, trigger.tgname, code.oid::regprocedure,
+           coalesce(trigger.tgenabled = 'A'
+                    -- BEFORE INSERT OR UPDATE FOR EACH ROW, of any columns, without a condition.
+                    AND trigger.tgtype = 23 AND trigger.tgattr = '' AND trigger.tgqual IS NULL AND code.prosrc = snowflake_internal.snowflake_adopt_copy_body(new.attname, old.attname)
+                    AND code.proowner = class.relowner AND language.lanname = 'plpgsql', false),
+           proof.convalidated AND to_jsonb(proof) ->> 'conenforced' IS DISTINCT FROM 'false'
+           AND pg_get_constraintdef(proof.oid) = format('CHECK (COALESCE((%1$I = %2$I), ((%1$I IS NULL) AND (%2$I IS NULL))))',
+                                                        new.attname, old.attname),
+           non_null.oid IS NOT NULL,
+           coalesce(non_null.convalidated AND to_jsonb(non_null) ->> 'conenforced' IS DISTINCT FROM 'false'
+                    AND pg_get_constraintdef(non_null.oid) = format('CHECK ((%I IS NOT NULL))', new.attname), false),
+           (progress.match)[1]::bigint, (progress.match)[2]::bigint
+    FROM pg_constraint AS proof
+    JOIN pg_class AS class ON class.oid = proof.conrelid
+    JOIN pg_attribute AS new
+      ON new.attrelid = proof.conrelid AND new.attname = proof.conname AND new.attnum = ANY (proof.conkey)
+     AND new.atttypid = 'bigint'::regtype
+    JOIN pg_attribute AS old
+      ON old.attrelid = proof.conrelid AND old.attnum = ANY (proof.conkey) AND old.attnum <> new.attnum
+    LEFT JOIN pg_constraint AS non_null
+      ON non_null.conrelid = proof.conrelid AND non_null.contype = 'c' AND non_null.conname = proof.conname || '_some'
     LEFT JOIN pg_trigger AS trigger
-      ON trigger.tgrelid = involved.relation
-     AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
-     -- Each argument is followed by a zero byte.
-     AND position(decode('00', 'hex') || convert_to(involved.column_name::text, getdatabaseencoding()) || decode('00', 'hex')
-                  || convert_to(name.new::text, getdatabaseencoding()) || decode('00', 'hex')
-                  IN decode('00', 'hex') || trigger.tgargs) > 0
-    LEFT JOIN pg_attribute AS new
-      ON trigger.oid IS NOT NULL AND new.attrelid = involved.relation AND new.attname = name.new AND NOT new.attisdropped
-    WHERE NOT involved.is_bigint;
-$$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_pairs(regclass, name) IS
-    'columns to be replaced, and their new columns, for snowflake_adopt_online()';
-
--- The foreign keys that contain a column to be replaced, on either side, with the numbers of the columns as they will be.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_foreign_keys(adopted_table regclass, adopted_column name)
-RETURNS TABLE (
-    foreign_key oid, relation oid, relation_name text, referenced oid, referenced_name text, name name, new_name name,
-    new_key smallint[], new_referenced_key smallint[], definition text, is_valid boolean
-)
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    WITH pairs AS MATERIALIZED (
-        SELECT * FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
-    )
-    SELECT foreign_key.oid, foreign_key.conrelid, format('%I.%I', namespace.nspname, class.relname),
-           foreign_key.confrelid, format('%I.%I', referenced_namespace.nspname, referenced.relname),
-           foreign_key.conname, snowflake_internal.snowflake_adopt_new_name(foreign_key.conname),
-           key.numbers, referenced_key.numbers,
-           concat(
-               format('FOREIGN KEY (%s) REFERENCES %I.%I (%s)', key.names, referenced_namespace.nspname, referenced.relname,
-                      referenced_key.names),
-               CASE foreign_key.confmatchtype WHEN 'f' THEN ' MATCH FULL' END,
-               ' ON UPDATE ' || CASE foreign_key.confupdtype
-                   WHEN 'r' THEN 'RESTRICT' WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' END,
-               ' ON DELETE ' || CASE foreign_key.confdeltype
-                   WHEN 'r' THEN 'RESTRICT' WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' END,
-               -- Only these columns are set to NULL.
-               ' (' || emptied.names || ')',
-               CASE WHEN foreign_key.condeferrable THEN ' DEFERRABLE' END,
-               CASE WHEN foreign_key.condeferred THEN ' INITIALLY DEFERRED' END
-           ),
-           foreign_key.convalidated
-    FROM pg_constraint AS foreign_key
-    JOIN pg_class AS class ON class.oid = foreign_key.conrelid
-    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
-    JOIN pg_class AS referenced ON referenced.oid = foreign_key.confrelid
-    JOIN pg_namespace AS referenced_namespace ON referenced_namespace.oid = referenced.relnamespace
+      ON trigger.tgrelid = proof.conrelid AND trigger.tgname = 'zz_' || proof.conname AND NOT trigger.tgisinternal
+    LEFT JOIN pg_proc AS code ON code.oid = trigger.tgfoid
+    LEFT JOIN pg_language AS language ON language.oid = code.prolang
     CROSS JOIN LATERAL (
-        SELECT array_agg(CASE WHEN pair.relation IS NULL THEN attribute.attnum ELSE pair.new_number END ORDER BY key.position),
-               string_agg(quote_ident(coalesce(pair.new_name, attribute.attname)), ', ' ORDER BY key.position)
-        FROM unnest(foreign_key.conkey) WITH ORDINALITY AS key (number, position)
-        JOIN pg_attribute AS attribute ON attribute.attrelid = foreign_key.conrelid AND attribute.attnum = key.number
-        LEFT JOIN pairs AS pair ON pair.relation = foreign_key.conrelid AND pair.old_number = key.number
-    ) AS key (numbers, names)
-    CROSS JOIN LATERAL (
-        SELECT array_agg(CASE WHEN pair.relation IS NULL THEN attribute.attnum ELSE pair.new_number END ORDER BY key.position),
-               string_agg(quote_ident(coalesce(pair.new_name, attribute.attname)), ', ' ORDER BY key.position)
-        FROM unnest(foreign_key.confkey) WITH ORDINALITY AS key (number, position)
-        JOIN pg_attribute AS attribute ON attribute.attrelid = foreign_key.confrelid AND attribute.attnum = key.number
-        LEFT JOIN pairs AS pair ON pair.relation = foreign_key.confrelid AND pair.old_number = key.number
-    ) AS referenced_key (numbers, names)
-    CROSS JOIN LATERAL (
-        SELECT string_agg(quote_ident(coalesce(pair.new_name, attribute.attname)), ', ' ORDER BY key.position)
-        FROM unnest(foreign_key.confdelsetcols) WITH ORDINALITY AS key (number, position)
-        JOIN pg_attribute AS attribute ON attribute.attrelid = foreign_key.conrelid AND attribute.attnum = key.number
-        LEFT JOIN pairs AS pair ON pair.relation = foreign_key.conrelid AND pair.old_number = key.number
-    ) AS emptied (names)
-    WHERE foreign_key.contype = 'f'
-      AND EXISTS (
-          SELECT FROM pairs
-          WHERE pairs.relation = foreign_key.conrelid AND pairs.old_number = ANY (foreign_key.conkey)
-             OR pairs.relation = foreign_key.confrelid AND pairs.old_number = ANY (foreign_key.confkey)
-      );
+        SELECT regexp_match(col_description(proof.conrelid, new.attnum), '^snowflake_adopt_online: (\d{1,18}) of (\d{1,18}) pages')
+    ) AS progress (match)
+    WHERE proof.contype = 'c' AND proof.conname ~ '^snowflake_new_\d+$';
+END
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_foreign_keys(regclass, name) IS
-    'foreign keys that contain a column to be replaced, for snowflake_adopt_online()';
-
--- The sequence that counts the filled pages of a table, which is owned by a new column of the table. A role that cannot
--- read the sequence sees no numbers.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_counter(relation oid, OUT sequence regclass, OUT pages_filled bigint, OUT pages bigint)
-RETURNS SETOF record
-VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT class.oid::regclass,
-           CASE WHEN has_sequence_privilege(class.oid, 'SELECT, USAGE') THEN coalesce(pg_sequence_last_value(class.oid), 0) END,
-           definition.seqmax
-    FROM pg_trigger AS trigger
-    JOIN pg_attribute AS attribute
-      ON attribute.attrelid = trigger.tgrelid AND NOT attribute.attisdropped
-     AND right(attribute.attname::text, 10) = '_snowflake'
-     AND position(decode('00', 'hex') || convert_to(attribute.attname::text, getdatabaseencoding()) || decode('00', 'hex')
-                  IN decode('00', 'hex') || trigger.tgargs) > 0
-    JOIN pg_depend AS depend
-      ON depend.classid = 'pg_class'::regclass AND depend.refclassid = 'pg_class'::regclass
-     AND depend.refobjid = attribute.attrelid AND depend.refobjsubid = attribute.attnum AND depend.deptype = 'a'
-    JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
-    JOIN pg_sequence AS definition ON definition.seqrelid = class.oid AND definition.seqmin = 0
-    WHERE trigger.tgrelid = snowflake_adopt_counter.relation
-      AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure;
-$$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_counter(oid) IS
-    'sequence that counts the filled pages of a table, for snowflake_adopt_online()';
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_new_columns() IS
+    'new columns of all tables that are being adopted, for snowflake_adopt_online()';
 
 CREATE VIEW snowflake_adopt_progress AS
-    SELECT trigger.tgrelid::pg_catalog.regclass AS table_name, counter.pages_filled, counter.pages,
-           NOT EXISTS (
-               SELECT FROM pg_catalog.pg_constraint AS proof
-               JOIN pg_catalog.pg_attribute AS new
-                 ON new.attrelid OPERATOR(pg_catalog.=) proof.conrelid AND new.attname OPERATOR(pg_catalog.=) proof.conname
-               WHERE proof.conrelid OPERATOR(pg_catalog.=) trigger.tgrelid
-                 AND proof.contype OPERATOR(pg_catalog.=) 'c'::pg_catalog."char" AND NOT proof.convalidated
-           ) AS is_checked
-    FROM pg_catalog.pg_trigger AS trigger
-    LEFT JOIN LATERAL snowflake_internal.snowflake_adopt_counter(trigger.tgrelid) AS counter ON true
-    WHERE trigger.tgfoid OPERATOR(pg_catalog.=) 'snowflake_internal.snowflake_adopt_copy()'::pg_catalog.regprocedure;
+    SELECT new.relation::pg_catalog.regclass AS table_name, pg_catalog.max(new.pages_filled) AS pages_filled,
+           pg_catalog.max(new.pages) AS pages, pg_catalog.bool_and(new.is_proved) AS is_checked
+    FROM snowflake_internal.snowflake_adopt_new_columns() AS new
+    GROUP BY new.relation;
 
 GRANT SELECT ON snowflake_adopt_progress TO PUBLIC;
 
@@ -157,216 +80,393 @@ COMMENT ON VIEW snowflake_adopt_progress IS
     'tables of this database whose columns are being replaced by snowflake_adopt_online()';
 COMMENT ON COLUMN snowflake_adopt_progress.table_name IS 'the table';
 COMMENT ON COLUMN snowflake_adopt_progress.pages_filled IS
-    'number of pages whose rows have values in the new columns; NULL if filling has not started, or if you cannot read the sequence that counts the pages';
+    'number of pages whose rows have values in the new columns; NULL if filling has not started; counted after every 64 batches';
 COMMENT ON COLUMN snowflake_adopt_progress.pages IS 'number of pages to be filled; NULL if filling has not started';
 COMMENT ON COLUMN snowflake_adopt_progress.is_checked IS
     'true if all rows were checked: the new columns are equal to the columns that they replace';
 
-CREATE FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(adopted_table regclass, adopted_column name)
-RETURNS TABLE (obstacle text, remedy text)
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    WITH pairs AS MATERIALIZED (
-        SELECT *, pg_describe_object('pg_class'::regclass, relation, old_number) AS description
-        FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
-    ),
-    foreign_keys AS MATERIALIZED (
-        SELECT * FROM snowflake_internal.snowflake_adopt_foreign_keys(adopted_table, adopted_column)
-    ),
-    altered (relation) AS (
-        SELECT pairs.relation FROM pairs
-        UNION SELECT foreign_keys.relation FROM foreign_keys
-        UNION SELECT foreign_keys.referenced FROM foreign_keys
-    )
-
-    SELECT obstacle, replace(replace(remedy, 'snowflake_adopt()', 'snowflake_adopt_online()'), ', all in one transaction', '')
-    FROM snowflake_internal.snowflake_adopt_obstacles(adopted_table, adopted_column, true)
-
-    UNION
-    SELECT format('%s is partitioned, or has parents or children',
-                  pg_describe_object('pg_class'::regclass, class.oid, 0)),
-           'Use snowflake_adopt(), which rewrites the tables.'
-    FROM altered
-    JOIN pg_class AS class ON class.oid = altered.relation
-    WHERE class.relkind <> 'r'
-       OR EXISTS (SELECT FROM pg_inherits AS link WHERE altered.relation IN (link.inhrelid, link.inhparent))
-
-    UNION
-    SELECT format('%s is a temporary table', pg_describe_object('pg_class'::regclass, class.oid, 0)),
-           'Use snowflake_adopt(), which rewrites the tables.'
-    FROM altered
-    JOIN pg_class AS class ON class.oid = altered.relation
-    WHERE class.relpersistence = 't'
-
-    UNION
-    SELECT format('column "%s" of %s already exists', pairs.new_name,
-                  pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
-           'Rename or drop these columns.'
-    FROM pairs
-    JOIN pg_attribute AS other
-      ON other.attrelid = pairs.relation AND other.attname = pairs.new_name AND NOT other.attisdropped
-    WHERE pairs.new_number IS NULL
-
-    -- The columns of a table share the trigger, which is replaced and dropped as a whole.
-    UNION
-    SELECT format('%s also fills other columns', pg_describe_object('pg_trigger'::regclass, trigger.oid, 0)),
-           'First finish or abandon the adoption of the other columns of these tables. If a foreign key was dropped, create it '
-           'again, for example as NOT VALID.'
-    FROM pairs
-    JOIN pg_trigger AS trigger
-      ON trigger.tgrelid = pairs.relation AND trigger.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
-    GROUP BY trigger.oid, trigger.tgnargs
-    HAVING trigger.tgnargs > 2 * count(pairs.new_number)
-
-    -- A new foreign key has the definition that the foreign key had when the new one was added.
-    UNION
-    SELECT format('%s differs from %s', pg_describe_object('pg_constraint'::regclass, new.oid, 0),
-                  pg_describe_object('pg_constraint'::regclass, old.oid, 0)),
-           'Drop the constraints whose names end in _snowflake. They are created again.'
-    FROM foreign_keys
-    JOIN pg_constraint AS old ON old.oid = foreign_keys.foreign_key
-    JOIN pg_constraint AS new
-      ON new.contype = 'f' AND new.conrelid = old.conrelid AND new.conname = foreign_keys.new_name
-    WHERE (new.confupdtype, new.confdeltype, new.confmatchtype, new.condeferrable, new.condeferred)
-       <> (old.confupdtype, old.confdeltype, old.confmatchtype, old.condeferrable, old.condeferred)
-
-    -- Filling updates every row, which checks these constraints.
-    UNION
-    SELECT format('%s is not valid', pg_describe_object('pg_constraint'::regclass, other.oid, 0)),
-           'Validate or drop these constraints.'
-    FROM (SELECT DISTINCT relation FROM pairs) AS filled
-    JOIN pg_constraint AS other ON other.conrelid = filled.relation
-    WHERE other.contype IN ('c', 'n') AND NOT other.convalidated
-      -- Since PostgreSQL 18.
-      AND to_jsonb(other) ->> 'conenforced' IS DISTINCT FROM 'false'
-      AND NOT EXISTS (SELECT FROM pairs WHERE pairs.relation = other.conrelid AND pairs.new_number = ANY (other.conkey))
-
-    -- Dropping the old column would drop the index.
-    UNION
-    SELECT format('%s depends on %s', pg_describe_object(depend.classid, depend.objid, depend.objsubid),
-                  pg_describe_object('pg_class'::regclass, index.indexrelid, 0)),
-           'Drop these objects, or the columns from the INCLUDE list of the index. Create them again when the columns have been '
-           'replaced.'
-    FROM pairs
-    JOIN pg_index AS index ON index.indrelid = pairs.relation AND pairs.old_number = ANY (index.indkey::int2[])
-    LEFT JOIN pg_constraint AS key ON key.conindid = index.indexrelid AND key.contype IN ('p', 'u')
-    JOIN pg_depend AS depend
-      ON depend.deptype = 'n'
-     AND (depend.refclassid = 'pg_class'::regclass AND depend.refobjid = index.indexrelid
-          OR depend.refclassid = 'pg_constraint'::regclass AND depend.refobjid = key.oid)
-    WHERE NOT EXISTS (SELECT FROM foreign_keys
-                      WHERE depend.classid = 'pg_constraint'::regclass AND depend.objid = foreign_keys.foreign_key)
-
-    UNION
-    SELECT format('%s depends on %s', pg_describe_object('pg_constraint'::regclass, other.oid, 0), pairs.description),
-           'Drop these constraints, indexes and statistics. Create them again when the columns have been replaced.'
-    FROM pairs
-    JOIN pg_constraint AS other ON other.conrelid = pairs.relation AND pairs.old_number = ANY (other.conkey)
-    WHERE (other.contype IN ('c', 'x')
-           OR other.contype IN ('p', 'u') AND (other.condeferrable OR to_jsonb(other) ->> 'conperiod' = 'true'))
-      -- Exclude the constraint that compares the columns.
-      AND NOT coalesce(pairs.new_number = ANY (other.conkey), false)
-
-    UNION
-    SELECT format('%s depends on %s', pg_describe_object(depend.classid, depend.objid, 0), pairs.description),
-           'Drop these constraints, indexes and statistics. Create them again when the columns have been replaced.'
-    FROM pairs
-    JOIN pg_depend AS depend
-      ON depend.refclassid = 'pg_class'::regclass AND depend.refobjid = pairs.relation
-     AND depend.refobjsubid = pairs.old_number
-    LEFT JOIN pg_index AS index ON depend.classid = 'pg_class'::regclass AND index.indexrelid = depend.objid
-    WHERE depend.classid = 'pg_statistic_ext'::regclass
-       -- The column is used in an expression or in the predicate.
-       OR position(format(':varattno %s ', pairs.old_number)
-                   IN concat(index.indexprs::text, index.indpred::text)) > 0
-
-    UNION
-    SELECT format('%s has a security label', pairs.description), 'Remove the security labels of these columns.'
-    FROM pairs
-    JOIN pg_seclabel AS label
-      ON label.classoid = 'pg_class'::regclass AND label.objoid = pairs.relation AND label.objsubid = pairs.old_number
-
-    UNION
-    SELECT format('%s is owned by %s', pg_describe_object('pg_class'::regclass, sequence.oid, 0), pairs.description),
-           'Remove the owner (ALTER SEQUENCE ... OWNED BY NONE) or the identity (ALTER TABLE ... DROP IDENTITY).'
-    FROM pairs
-    JOIN pg_depend AS depend
-      ON depend.classid = 'pg_class'::regclass AND depend.refclassid = 'pg_class'::regclass
-     AND depend.refobjid = pairs.relation AND depend.refobjsubid = pairs.old_number
-    JOIN pg_class AS sequence ON sequence.oid = depend.objid AND sequence.relkind = 'S'
-    WHERE NOT pairs.is_adopted
-
-    UNION
-    SELECT format('%s does not allow you to create objects', pg_describe_object('pg_namespace'::regclass, class.relnamespace, 0)),
-           'Grant the privilege: GRANT CREATE ON SCHEMA ... TO ...'
-    FROM pairs
-    JOIN pg_class AS class ON class.oid = pairs.relation
-    WHERE NOT has_schema_privilege(class.relnamespace, 'CREATE')
-
-    UNION
-    SELECT format('%s has row-level security that applies to you', pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
-           'Repeat the call as a superuser or as a role with BYPASSRLS, because the procedure updates all rows.'
-    FROM pairs
-    WHERE row_security_active(pairs.relation)
-
-    UNION
-    SELECT format('%s has a rule for UPDATE', pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
-           'Drop these rules, and create them again when the columns have been replaced.'
-    FROM pairs
-    JOIN pg_rewrite AS rule ON rule.ev_class = pairs.relation AND rule.ev_type = '2'
-
-    -- The procedure updates every row.
-    UNION
-    SELECT format('%s would fire for every row', pg_describe_object('pg_trigger'::regclass, trigger.oid, 0)),
-           CASE WHEN setting.fires_no_triggers
-                THEN 'Change these triggers so that they do not fire as replica triggers: ALTER TABLE ... ENABLE TRIGGER ...'
-                ELSE 'Call the procedure as a role that may set session_replication_role, such as a superuser. To grant '
-                     'the privilege: GRANT SET ON PARAMETER session_replication_role TO ...' END
-    FROM pairs
-    CROSS JOIN has_parameter_privilege('session_replication_role', 'SET') AS setting (fires_no_triggers)
-    JOIN pg_trigger AS trigger ON trigger.tgrelid = pairs.relation AND NOT trigger.tgisinternal
-    WHERE trigger.tgtype & 16 <> 0 AND trigger.tgfoid <> 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
-      AND trigger.tgenabled = ANY (CASE WHEN setting.fires_no_triggers THEN '{R,A}' ELSE '{O,A}' END::"char"[])
-
-    -- Triggers of the same kind fire in the order of their names.
-    UNION
-    SELECT format('%s could change the row after trigger zz_snowflake_adopt',
-                  pg_describe_object('pg_trigger'::regclass, trigger.oid, 0)),
-           'Rename these triggers: ALTER TRIGGER ... RENAME TO ...'
-    FROM pairs
-    JOIN pg_trigger AS trigger ON trigger.tgrelid = pairs.relation AND NOT trigger.tgisinternal
-    WHERE trigger.tgtype & 3 = 3 AND trigger.tgtype & 20 <> 0
-      AND trigger.tgname::text COLLATE "C" >= 'zz_snowflake_adopt'
-      AND trigger.tgfoid <> 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
-
-    UNION
-    SELECT format('publication "%s" would publish the new columns of %s', publication.pubname,
-                  pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
-           'Subscribers have no new columns. Remove the tables from the publications, or use snowflake_adopt().'
-    FROM pairs
-    JOIN pg_class AS class ON class.oid = pairs.relation
+-- The columns to be replaced. `new_number` is NULL until the new column exists.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_pairs(adopted_table regclass, adopted_column name)
+RETURNS TABLE (
+    relation oid, relation_name text, schema name, owner regrole, is_adopted boolean, old_number smallint, old_name name,
+    is_not_null boolean, new_name name, new_number smallint, trigger_function regprocedure, is_kept boolean, is_proved boolean,
+    has_some boolean, is_some boolean, pages_filled bigint, pages bigint
+)
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT involved.relation, involved.relation_name, namespace.nspname, class.relowner::regrole, involved.is_adopted,
+           involved.column_number, involved.column_name, old.attnotnull,
+           coalesce(new.new_name, format('snowflake_new_%s', involved.column_number)::name), new.new_number,
+           new.trigger_function, new.is_kept, new.is_proved, new.has_some, new.is_some, new.pages_filled, new.pages
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
+    JOIN pg_class AS class ON class.oid = involved.relation
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
-    JOIN pg_publication_tables AS publication
-      ON publication.schemaname = namespace.nspname AND publication.tablename = class.relname
-     AND pairs.old_name = ANY (publication.attnames)
-
-    -- Both foreign keys would change the row, one after the other.
-    UNION
-    SELECT format('%s cannot exist twice', pg_describe_object('pg_constraint'::regclass, definition.oid, 0)),
-           'Change the action SET DEFAULT of these foreign keys, or use snowflake_adopt().'
-    FROM foreign_keys
-    JOIN pg_constraint AS definition ON definition.oid = foreign_keys.foreign_key
-    WHERE 'd' IN (definition.confupdtype, definition.confdeltype)
-       -- Since PostgreSQL 18.
-       OR to_jsonb(definition) ->> 'conenforced' = 'false' OR to_jsonb(definition) ->> 'conperiod' = 'true'
-
-    -- Validating NOT NULL relies on the constraint that was created together with the column.
-    UNION
-    SELECT format('%s became NOT NULL while it was being adopted', pairs.description),
-           'Undo the change with ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL.'
-    FROM pairs
-    JOIN pg_constraint AS proof
-      ON proof.conrelid = pairs.relation AND proof.conname = pairs.new_name AND proof.contype = 'c'
-    WHERE pairs.is_not_null AND pairs.new_number IS NOT NULL AND position('COALESCE' IN pg_get_constraintdef(proof.oid)) > 0;
+    JOIN pg_attribute AS old ON old.attrelid = involved.relation AND old.attnum = involved.column_number
+    LEFT JOIN snowflake_internal.snowflake_adopt_new_columns() AS new
+      ON new.relation = involved.relation AND new.old_number = involved.column_number
+    WHERE NOT involved.is_bigint;
+END
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(regclass, name) IS
-    'obstacles to the steps, and the remedies, for snowflake_adopt_online()';
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_pairs(regclass, name) IS
+    'columns to be replaced, and their new columns, for snowflake_adopt_online()';
+
+-- The indexes that contain a column to be replaced: as a key, in INCLUDE, in an expression or in the predicate.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_indexes(adopted_table regclass, adopted_column name)
+RETURNS TABLE (relation oid, relation_name text, index oid, schema name, name name, constraint_oid oid)
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT DISTINCT pairs.relation, pairs.relation_name, class.oid, namespace.nspname, class.relname, key.oid
+    FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column) AS pairs
+    JOIN pg_index AS definition ON definition.indrelid = pairs.relation
+    JOIN pg_class AS class ON class.oid = definition.indexrelid AND class.relname !~ '^snowflake_new_\d+$'
+    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    LEFT JOIN pg_constraint AS key ON key.conindid = class.oid AND key.contype IN ('p', 'u', 'x')
+    WHERE definition.indisvalid
+      AND (pairs.old_number = ANY (definition.indkey::int2[])
+           OR EXISTS (SELECT FROM pg_depend AS depend
+                      WHERE depend.classid = 'pg_class'::regclass AND depend.objid = class.oid
+                        AND depend.refclassid = 'pg_class'::regclass AND depend.refobjid = pairs.relation
+                        AND depend.refobjsubid = pairs.old_number));
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_indexes(regclass, name) IS
+    'indexes that contain a column to be replaced, for snowflake_adopt_online()';
+
+-- The constraints FOREIGN KEY and CHECK that are dropped with a column, or with an index, and added again.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_constraints(adopted_table regclass, adopted_column name)
+RETURNS TABLE (
+    oid oid, relation oid, relation_name text, referenced oid, name name, type "char", definition text, is_valid boolean,
+    comment text
+)
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 'ISO' SET intervalstyle = 'postgres' AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH pairs AS MATERIALIZED (
+        SELECT * FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
+    )
+    SELECT constraint_row.oid, constraint_row.conrelid, format('%I.%I', namespace.nspname, class.relname),
+           nullif(constraint_row.confrelid, 0), constraint_row.conname, constraint_row.contype,
+           regexp_replace(pg_get_constraintdef(constraint_row.oid), ' NOT VALID$', ''), constraint_row.convalidated,
+           obj_description(constraint_row.oid, 'pg_constraint')
+    FROM pg_constraint AS constraint_row
+    JOIN pg_class AS class ON class.oid = constraint_row.conrelid
+    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    WHERE constraint_row.contype IN ('f', 'c') AND constraint_row.conparentid = 0
+      AND (EXISTS (SELECT FROM pairs
+                   WHERE constraint_row.conrelid = pairs.relation AND pairs.old_number = ANY (constraint_row.conkey)
+                      OR constraint_row.confrelid = pairs.relation AND pairs.old_number = ANY (constraint_row.confkey))
+           OR constraint_row.contype = 'f'
+              AND constraint_row.conindid IN (SELECT index FROM snowflake_internal.snowflake_adopt_indexes(adopted_table, adopted_column)))
+      AND NOT EXISTS (SELECT FROM pairs
+                      WHERE constraint_row.conrelid = pairs.relation AND pairs.new_number = ANY (constraint_row.conkey));
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_constraints(regclass, name) IS
+    'constraints that contain a column to be replaced, or need an index that contains it, for snowflake_adopt_online()';
+
+-- All tables that the exchange locks.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_locked(adopted_table regclass, adopted_column name) RETURNS oid[]
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    SELECT array_agg(DISTINCT relation ORDER BY relation)
+    FROM (
+        SELECT relation FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
+        UNION ALL
+        SELECT unnest(ARRAY[relation, referenced]) FROM snowflake_internal.snowflake_adopt_constraints(adopted_table, adopted_column)
+    ) AS involved
+    WHERE relation IS NOT NULL;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_locked(regclass, name) IS
+    'tables that are locked while columns are replaced, for snowflake_adopt_online()';
+
+-- A digest of all catalog rows of the tables and views. A row that was written again has another xmin. Computing the plan again while
+-- the tables are locked would take longer.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_version(relations oid[]) RETURNS text
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    SELECT md5(string_agg(entry, ' ' ORDER BY entry COLLATE "C"))
+    FROM (
+        SELECT concat_ws(' ', 'class', oid, xmin) FROM pg_class WHERE oid = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'attribute', attrelid, attnum, xmin) FROM pg_attribute WHERE attrelid = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'constraint', oid, xmin) FROM pg_constraint
+        WHERE conrelid = ANY (relations) OR confrelid = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'index', definition.indexrelid, definition.xmin, class.xmin,
+                         (SELECT string_agg(attribute.xmin::text, ' ' ORDER BY attribute.attnum)
+                          FROM pg_attribute AS attribute WHERE attribute.attrelid = definition.indexrelid))
+        FROM pg_index AS definition JOIN pg_class AS class ON class.oid = definition.indexrelid
+        WHERE definition.indrelid = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'rule', oid, xmin) FROM pg_rewrite WHERE ev_class = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'sequence', class.oid, class.xmin, definition.xmin, note.xmin)
+        FROM pg_depend AS depend
+        JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
+        JOIN pg_sequence AS definition ON definition.seqrelid = class.oid
+        LEFT JOIN pg_description AS note ON note.classoid = 'pg_class'::regclass AND note.objoid = class.oid
+        WHERE depend.refclassid = 'pg_class'::regclass AND depend.refobjid = ANY (relations)
+          AND depend.classid = 'pg_class'::regclass
+        UNION ALL
+        SELECT concat_ws(' ', 'schema', oid, xmin) FROM pg_namespace
+        WHERE oid IN (SELECT relnamespace FROM pg_class WHERE oid = ANY (relations))
+        UNION ALL
+        SELECT concat_ws(' ', 'row type', depend.classid, depend.objid, depend.objsubid, depend.xmin)
+        FROM pg_class AS class
+        JOIN pg_depend AS depend ON depend.refclassid = 'pg_type'::regclass AND depend.refobjid = class.reltype
+        WHERE class.oid = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'trigger', oid, xmin) FROM pg_trigger WHERE tgrelid = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'depend', classid, objid, objsubid, refobjsubid, xmin) FROM pg_depend
+        WHERE refclassid = 'pg_class'::regclass AND refobjid = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'inherits', inhrelid, inhparent, xmin) FROM pg_inherits
+        WHERE inhrelid = ANY (relations) OR inhparent = ANY (relations)
+        UNION ALL
+        SELECT concat_ws(' ', 'comment', objoid, objsubid, xmin) FROM pg_description
+        WHERE classoid = 'pg_class'::regclass
+          AND objoid IN (SELECT unnest(relations) UNION ALL SELECT indexrelid FROM pg_index WHERE indrelid = ANY (relations))
+        UNION ALL
+        SELECT concat_ws(' ', 'comment on constraint', objoid, xmin) FROM pg_description
+        WHERE classoid = 'pg_constraint'::regclass
+          AND objoid IN (SELECT oid FROM pg_constraint WHERE conrelid = ANY (relations) OR confrelid = ANY (relations))
+    ) AS entries (entry);
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_version(oid[]) IS
+    'digest of the catalog rows of tables, for snowflake_adopt_online()';
+
+-- How the new indexes must look, by PostgreSQL itself: the definition of each index is executed, as it is, on an empty copy of
+-- the table whose columns are of type bigint. Then the columns get their new names, and PostgreSQL shows the definition. An
+-- index or a CHECK that would get another definition is an obstacle.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_definitions(adopted_table regclass, adopted_column name)
+RETURNS TABLE (
+    relation oid, relation_name text, index oid, description text, is_unique boolean, command text, obstacle text,
+    new_index oid, is_built boolean, is_in_progress boolean
+)
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET client_min_messages = error SET jit = off
+SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 'ISO' SET intervalstyle = 'postgres' AS $$
+DECLARE
+    -- Read once, because PostgreSQL plans the queries again in each call.
+    all_pairs CONSTANT jsonb := (SELECT jsonb_agg(to_jsonb(pairs) ORDER BY pairs.old_number)
+                                 FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column) AS pairs);
+    all_checks CONSTANT jsonb := (SELECT jsonb_agg(to_jsonb(known) ORDER BY known.oid)
+                                  FROM snowflake_internal.snowflake_adopt_constraints(adopted_table, adopted_column) AS known
+                                  WHERE known.type = 'c');
+    all_indexes CONSTANT jsonb := (SELECT jsonb_agg(to_jsonb(known) ORDER BY known.name)
+                                   FROM snowflake_internal.snowflake_adopt_indexes(adopted_table, adopted_column) AS known);
+    filled record;
+    pair record;
+    old record;
+    built record;
+    scratch CONSTANT text := 'pg_temp.snowflake_scratch';
+    found jsonb := '[]';
+    head text;
+    rest text;
+    text_now text;
+    calls text;
+    problem text;
+BEGIN
+    IF NOT has_database_privilege(current_database(), 'TEMPORARY') THEN
+        RETURN; -- This is an obstacle of its own.
+    END IF;
+    FOR filled IN
+        SELECT DISTINCT pairs.relation, pairs.relation_name
+        FROM jsonb_to_recordset(all_pairs) AS pairs (relation oid, relation_name text) ORDER BY pairs.relation_name
+    LOOP
+        found := '[]';
+        -- The subtransaction always ends with an error. Variables keep their values.
+        BEGIN
+            EXECUTE format('CREATE TEMP TABLE snowflake_scratch (LIKE %s)', filled.relation_name);
+            FOR pair IN
+                SELECT * FROM jsonb_to_recordset(all_pairs) AS pairs (relation oid, old_name text, new_name text)
+                WHERE pairs.relation = filled.relation
+            LOOP
+                EXECUTE format('ALTER TABLE %s DROP COLUMN IF EXISTS %I', scratch, pair.new_name);
+                -- ALTER TYPE would rewrite the copy, which an event trigger may refuse.
+                EXECUTE format('ALTER TABLE %s DROP COLUMN %I', scratch, pair.old_name);
+                EXECUTE format('ALTER TABLE %s ADD COLUMN %I bigint', scratch, pair.old_name);
+            END LOOP;
+            FOR old IN
+                SELECT constraint_row.name, constraint_row.definition, constraint_row.oid
+                FROM jsonb_to_recordset(all_checks) AS constraint_row (relation oid, name text, definition text, oid oid)
+                WHERE constraint_row.relation = filled.relation
+            LOOP
+                BEGIN
+                    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I %s', scratch, old.name, old.definition);
+                    SELECT pg_get_constraintdef(oid), snowflake_internal.snowflake_adopt_calls('pg_constraint', oid) INTO text_now, calls
+                    FROM pg_constraint WHERE conrelid = to_regclass(scratch) AND conname = old.name;
+                    problem := CASE WHEN text_now <> old.definition THEN 'would become ' || text_now
+                                    WHEN calls IS DISTINCT FROM snowflake_internal.snowflake_adopt_calls('pg_constraint', old.oid)
+                                    THEN 'would call ' || calls END;
+                EXCEPTION
+                    WHEN query_canceled THEN RAISE;
+                    WHEN OTHERS THEN problem := 'cannot be created for type bigint: ' || SQLERRM;
+                END;
+                IF problem IS NOT NULL THEN
+                    found := found || jsonb_build_object('description', pg_describe_object('pg_constraint'::regclass, old.oid, 0),
+                                                         'obstacle', problem);
+                END IF;
+            END LOOP;
+            FOR old IN
+                SELECT indexes.index, indexes.name, definition.indisunique
+                FROM jsonb_to_recordset(all_indexes) AS indexes (relation oid, index oid, name text)
+                JOIN pg_index AS definition ON definition.indexrelid = indexes.index
+                WHERE indexes.relation = filled.relation
+                ORDER BY indexes.name
+            LOOP
+                head := format('CREATE %sINDEX %I ON %s USING ', CASE WHEN old.indisunique THEN 'UNIQUE ' END, old.name, filled.relation_name);
+                text_now := pg_get_indexdef(old.index);
+                rest := CASE WHEN starts_with(text_now, head) THEN substr(text_now, length(head) + 1) END;
+                IF rest IS NULL THEN
+                    problem := 'has a definition that is not understood: ' || text_now;
+                ELSE
+                    BEGIN
+                        EXECUTE format('CREATE %sINDEX snowflake_new_%s ON %s USING %s', CASE WHEN old.indisunique THEN 'UNIQUE ' END,
+                                       old.index, scratch, rest);
+                        text_now := pg_get_indexdef(to_regclass(format('pg_temp.snowflake_new_%s', old.index)));
+                        calls := snowflake_internal.snowflake_adopt_calls('pg_class', to_regclass(format('pg_temp.snowflake_new_%s', old.index)));
+                        problem := CASE WHEN substr(text_now, strpos(text_now, ' USING ') + 7) <> rest
+                                        THEN 'would become ' || substr(text_now, strpos(text_now, ' USING ') + 1)
+                                        WHEN calls IS DISTINCT FROM snowflake_internal.snowflake_adopt_calls('pg_class', old.index)
+                                        THEN 'would call ' || calls END;
+                    EXCEPTION
+                        WHEN query_canceled THEN RAISE;
+                        WHEN OTHERS THEN problem := 'cannot be created for type bigint: ' || SQLERRM;
+                    END;
+                END IF;
+                found := found || jsonb_build_object(
+                    'index', old.index, 'description', pg_describe_object('pg_class'::regclass, old.index, 0),
+                    'is_unique', old.indisunique, 'obstacle', problem);
+            END LOOP;
+            FOR pair IN
+                SELECT * FROM jsonb_to_recordset(all_pairs) AS pairs (relation oid, old_name text, new_name text)
+                WHERE pairs.relation = filled.relation
+            LOOP
+                EXECUTE format('ALTER TABLE %s RENAME COLUMN %I TO %I', scratch, pair.old_name, pair.new_name);
+            END LOOP;
+            FOR old IN SELECT * FROM jsonb_to_recordset(found) AS known (index oid, description text, is_unique boolean, obstacle text)
+            LOOP
+                relation := filled.relation;
+                relation_name := filled.relation_name;
+                index := old.index;
+                description := old.description;
+                is_unique := old.is_unique;
+                obstacle := old.obstacle;
+                command := NULL;
+                new_index := NULL;
+                is_built := NULL;
+                is_in_progress := NULL;
+                IF old.index IS NOT NULL AND old.obstacle IS NULL THEN
+                    SELECT substr(pg_get_indexdef(definition.indexrelid), strpos(pg_get_indexdef(definition.indexrelid), ' USING ')) AS rest,
+                           ' WHERE ' || pg_get_expr(definition.indpred, definition.indrelid) AS predicate, space.spcname
+                    INTO built
+                    FROM pg_index AS definition
+                    JOIN pg_class AS old_class ON old_class.oid = old.index
+                    JOIN pg_database AS database ON database.datname = current_database()
+                    JOIN pg_tablespace AS space ON space.oid = coalesce(nullif(old_class.reltablespace, 0), database.dattablespace)
+                    WHERE definition.indexrelid = to_regclass(format('pg_temp.snowflake_new_%s', old.index));
+                    IF right(built.rest, length(built.predicate)) <> built.predicate THEN
+                        obstacle := 'has a predicate that is not understood: ' || built.rest;
+                    ELSE
+                        -- TABLESPACE precedes WHERE.
+                        command := format('CREATE %sINDEX CONCURRENTLY snowflake_new_%s ON %s%s TABLESPACE %I%s;',
+                                          CASE WHEN old.is_unique THEN 'UNIQUE ' END, old.index, filled.relation_name,
+                                          left(built.rest, length(built.rest) - coalesce(length(built.predicate), 0)),
+                                          built.spcname, built.predicate);
+                    END IF;
+                    -- Names of tables can contain anything.
+                    SELECT class.oid,
+                           definition.indisvalid
+                           AND pg_get_indexdef(class.oid) = format('CREATE %sINDEX %I ON %s%s', CASE WHEN old.is_unique THEN 'UNIQUE ' END,
+                                                                   class.relname, filled.relation_name, built.rest),
+                           NOT definition.indisvalid
+                           AND EXISTS (SELECT FROM pg_stat_progress_create_index AS work WHERE work.index_relid = class.oid)
+                    INTO new_index, is_built, is_in_progress
+                    FROM pg_index AS definition JOIN pg_class AS class ON class.oid = definition.indexrelid
+                    WHERE definition.indrelid = filled.relation AND class.relname = format('snowflake_new_%s', old.index);
+                END IF;
+                RETURN NEXT;
+            END LOOP;
+            RAISE EXCEPTION USING ERRCODE = 'SNOW1';
+        EXCEPTION WHEN SQLSTATE 'SNOW1' THEN
+            NULL;
+        END;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_definitions(regclass, name) IS
+    'definitions of the new indexes, and constraints and indexes whose definitions would change, for snowflake_adopt_online()';
+
+-- The columns whose types change, in the form in which snowflake_adopt_properties() expects them.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_widened(adopted_table regclass, adopted_column name) RETURNS text[]
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    SELECT coalesce(array_agg(concat(relation, '.', column_name)), '{}')
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) WHERE NOT is_bigint;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_widened(regclass, name) IS
+    'columns whose types change, for snowflake_adopt() and snowflake_adopt_online()';
+
+CREATE FUNCTION snowflake_internal.snowflake_adopt_names(relations oid[]) RETURNS text
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(format('%I.%I', namespace.nspname, class.relname), ', ' ORDER BY class.oid)
+    FROM pg_class AS class JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    WHERE class.oid = ANY (relations);
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_names(oid[]) IS
+    'qualified names of tables, for snowflake_adopt_online()';
+
+-- Most transactions write the referenced row first, and others the referencing row. If the tables are locked in another order,
+-- each attempt can fail.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_lock_order(relations oid[], adopted_table regclass, attempt int) RETURNS oid[]
+VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT array_agg(relation ORDER BY CASE attempt % 3 WHEN 1 THEN (relation = adopted_table)::int
+                                                        WHEN 2 THEN (relation <> adopted_table)::int ELSE 0 END, random())
+    FROM unnest(relations) AS relation;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_lock_order(oid[], regclass, int) IS
+    'order in which tables are locked, for snowflake_adopt_online()';
+
+CREATE FUNCTION snowflake_internal.snowflake_adopt_time_left(deadline timestamptz) RETURNS text
+VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    -- 0 would mean no limit.
+    SELECT greatest(ceil(extract(epoch FROM deadline - clock_timestamp()) * 1000), 1)::int::text;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_time_left(timestamptz) IS
+    'time until an instant in milliseconds, as a value of lock_timeout, for snowflake_adopt_online()';
+
+CREATE FUNCTION snowflake_internal.snowflake_adopt_is_proved(adopted_table regclass, adopted_column name) RETURNS boolean
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    SELECT bool_and((is_kept AND is_proved AND (is_some OR NOT is_not_null)) IS TRUE)
+    FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column);
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_is_proved(regclass, name) IS
+    'whether all new columns are known to be equal to the old ones, for snowflake_adopt_online()';
+
+-- Transactions of this database that have a snapshot. Every role can see them. Autovacuum workers have no user. Their type is
+-- not used, because a role without pg_read_all_stats cannot see the types of the processes of other roles.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_old_snapshots() RETURNS text[]
+VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(array_agg(held.virtualtransaction), '{}')
+    FROM pg_stat_activity AS activity
+    JOIN pg_locks AS held ON held.pid = activity.pid AND held.locktype = 'virtualxid' AND held.mode = 'ExclusiveLock'
+    WHERE activity.datname = current_database() AND activity.backend_xmin IS NOT NULL AND activity.pid <> pg_backend_pid()
+      AND activity.usesysid IS NOT NULL;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_old_snapshots() IS
+    'transactions of this database that have a snapshot, for snowflake_adopt_online()';
+
+CREATE FUNCTION snowflake_internal.snowflake_adopt_holders(transactions text[]) RETURNS text
+VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(held.pid::text, ', ' ORDER BY held.pid)
+    FROM pg_locks AS held
+    WHERE held.locktype = 'virtualxid' AND held.mode = 'ExclusiveLock' AND held.virtualtransaction = ANY (transactions);
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_holders(text[]) IS
+    'processes whose transactions are among these and have not ended; otherwise NULL; for snowflake_adopt_online()';

@@ -308,10 +308,16 @@ COMMENT ON FUNCTION snowflake_internal.check_columns() IS
 CREATE FUNCTION snowflake_internal.check_adoption() RETURNS TABLE (problem text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'snowflake_adopt_online() has not finished',
-           format('Tables: %s. The procedure is running, or was interrupted.', string_agg(t.tgrelid::regclass::text, ', ' ORDER BY t.oid)),
+           format('Tables: %s. The procedure is running, or was interrupted.', string_agg(DISTINCT unfinished.relation::regclass::text, ', ')),
            'If it is not running, repeat the CALL with the same table and column; with abandon => true, the new columns are dropped.'
-    FROM pg_trigger AS t
-    WHERE t.tgfoid = 'snowflake_internal.snowflake_adopt_copy()'::regprocedure
+    FROM (
+        SELECT relation FROM snowflake_internal.snowflake_adopt_new_columns()
+        UNION
+        SELECT constraint_row.conrelid
+        FROM pg_description AS note
+        JOIN pg_constraint AS constraint_row ON constraint_row.oid = note.objoid AND constraint_row.conrelid <> 0
+        WHERE note.classoid = 'pg_constraint'::regclass AND starts_with(note.description, 'snowflake_adopt_online: not yet checked.')
+    ) AS unfinished
     HAVING count(*) > 0;
 $$;
 COMMENT ON FUNCTION snowflake_internal.check_adoption() IS

@@ -11,7 +11,6 @@ pub mod function;
 pub mod helper;
 pub mod libpq;
 pub mod list;
-pub mod new_row;
 pub mod planned_call;
 pub mod process;
 pub mod random;

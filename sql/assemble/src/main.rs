@@ -21,7 +21,7 @@ use pgrx_sql_entity_graph::{PgrxSql, SchemaEntity, SqlGraphEntity, ToSql};
 /// Each part may depend on those before it. Bodies in strings may call functions of any part, because PostgreSQL does not
 /// check such bodies in the script of an extension. `schema` is first because the library declares functions in that schema,
 /// and `store_history` is last because it calls a function that the script creates.
-const PARTS: [&str; 29] = [
+const PARTS: [&str; 32] = [
     "schema",
     "horizon",
     "type",
@@ -29,8 +29,11 @@ const PARTS: [&str; 29] = [
     "range",
     "defaults",
     "adopt_findings",
+    "adopt_compare",
     "adopt",
     "adopt_online_findings",
+    "adopt_neighbours",
+    "adopt_online_obstacles",
     "adopt_online_steps",
     "adopt_online",
     "partitions",

@@ -164,6 +164,7 @@ mod segments {
 }
 mod tables {
     mod adopt;
+    mod adopt_layout;
     mod adopt_online;
     mod dump;
     mod names;

@@ -391,13 +391,24 @@ DROP TABLE people, employees;
 -- Values above the new IDs, which depend on the layout.
 CREATE TABLE letters (id bigint PRIMARY KEY);
 INSERT INTO letters VALUES (-1), (9007199254740993);
-SET snowflake_id.layout = 'js53';
+SELECT current_database() AS database, current_user AS me \gset
+ALTER DATABASE :"database" SET snowflake_id.layout = 'js53';
+\c -
+SET client_min_messages = warning;
 SELECT code, message, regexp_replace(detail, 'tick is \d+', 'tick is ...') AS detail, hint
 FROM sqlstate_of($$SELECT snowflake_adopt('letters', 'id')$$);
 -- An exhausted layout has no new IDs.
-SET snowflake_id.layout = 'baidu';
+ALTER DATABASE :"database" SET snowflake_id.layout = 'baidu';
+\c -
+SET client_min_messages = warning;
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_adopt('letters', 'id')$$);
-RESET snowflake_id.layout;
+-- A layout that other sessions do not have.
+SET snowflake_id.layout = 'js53';
+SELECT code, message, detail, replace(hint, :'database', '...') AS hint
+FROM sqlstate_of($$SELECT snowflake_adopt('letters', 'id')$$);
+ALTER DATABASE :"database" RESET snowflake_id.layout;
+\c -
+SET client_min_messages = warning;
 -- Values do not matter up to the first ID of the present.
 UPDATE letters SET id = snowflake_encode(now(), 0, 0) - 1 WHERE id > 0;
 SELECT code FROM sqlstate_of($$SELECT snowflake_adopt('letters', 'id', false)$$);

@@ -50,7 +50,23 @@ const NOT_MESSAGES: &[&str] = &[
     "24 hours 1 minute",
     "24 hours 3 minutes",
     "%I IS NULL AND %I IS NOT NULL",
-    "ctid OPERATOR(pg_catalog.>=) '(%s,0)'::pg_catalog.tid AND ctid OPERATOR(pg_catalog.<) '(%s,0)'::pg_catalog.tid AND (%s)",
+    // A value of a column of one of PostgreSQL's views.
+    "database user",
+    // Comments by which an adoption recognizes its progress, and reasons that it does not show.
+    "snowflake_adopt_online: ",
+    "snowflake_adopt_online: 0 of %s pages",
+    "snowflake_adopt_online: %s of %s pages",
+    "no view",
+    "another owner",
+    "in a schema without the privilege CREATE",
+    "rules that form a cycle",
+    "part of an extension",
+    // Properties that the error shows, and a part of a digest.
+    "toast options",
+    "rule %s of view %s: %s %s %s %s",
+    "rule %s of view %s calls %s",
+    "trigger %s of view %s: %s %s %s",
+    "comment on constraint",
     // The first words of files.
     "# format 1: the lease of this server's worker ID, written by extension snowflake_id; a copy of this file cannot be used",
     "# format 1: the highest numbers of segments that this server has received, written by extension snowflake_id",
@@ -175,8 +191,10 @@ fn pieces(message: &str, is_sql: bool) -> Vec<String> {
 }
 
 fn is_message(literal: &str, is_sql: bool) -> bool {
+    // In SQL, a brace begins an array.
+    let starts = if is_sql { "\"%(" } else { "\"{%(" };
     let begins =
-        literal.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "\"{%(".contains(c));
+        literal.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || starts.contains(c));
     let is_word = |word: &&str| word.len() >= 2 && word.bytes().all(|byte| byte.is_ascii_alphabetic());
     let text = pieces(literal, is_sql).join(" ");
     let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_word).count();

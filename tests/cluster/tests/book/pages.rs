@@ -5,12 +5,12 @@ use harness::examples::{blocks, blocks_at, run_block, run_examples};
 use harness::*;
 
 /// The pages in docs/ that have examples, and the minimum number of results that each shows.
-const PAGES: [(&str, &str, usize); 20] = [
-    ("big_tables", include_str!("../../../../docs/how-to/big-tables.md"), 3),
+const PAGES: [(&str, &str, usize); 19] = [
     ("clients", include_str!("../../../../docs/how-to/clients.md"), 2),
     ("clients_javascript", include_str!("../../../../docs/how-to/clients-javascript.md"), 0),
     ("clock_sequence", include_str!("../../../../docs/explanation/clock-sequence.md"), 1),
     ("columns", include_str!("../../../../docs/how-to/columns.md"), 6),
+    ("converting_tables", include_str!("../../../../docs/how-to/converting-tables.md"), 11),
     ("copy", include_str!("../../../../docs/how-to/copy.md"), 2),
     ("faq", include_str!("../../../../docs/explanation/faq.md"), 4),
     ("functions", include_str!("../../../../docs/reference/functions.md"), 12),
@@ -18,7 +18,6 @@ const PAGES: [(&str, &str, usize); 20] = [
     ("json", include_str!("../../../../docs/how-to/json.md"), 10),
     ("layouts", include_str!("../../../../docs/reference/layouts.md"), 2),
     ("monitoring", include_str!("../../../../docs/how-to/monitoring.md"), 1),
-    ("moving_over", include_str!("../../../../docs/how-to/moving-over.md"), 5),
     ("other_ids", include_str!("../../../../docs/how-to/other-ids.md"), 18),
     ("reading_elsewhere", include_str!("../../../../docs/how-to/reading-elsewhere.md"), 3),
     ("runbooks", include_str!("../../../../docs/how-to/runbooks.md"), 0),

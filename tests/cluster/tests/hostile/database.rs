@@ -145,17 +145,23 @@ const USES: &[&str] = &[
      CREATE TABLE shop.items (invoice pg_catalog.int4 REFERENCES shop.invoices)",
     // A call that commits has to be the only statement.
     "CALL public.snowflake_adopt_online('shop.invoices'::pg_catalog.regclass, 'id'::pg_catalog.name, true, NULL::pg_catalog.regrole,
-         false, 64::pg_catalog.int4, '0'::pg_catalog.interval, '100 ms'::pg_catalog.interval, NULL::pg_catalog.text)",
+         false, 64::pg_catalog.int4, '0'::pg_catalog.interval, '100 ms'::pg_catalog.interval, false, NULL::pg_catalog.text)",
     "CALL public.snowflake_adopt_online('shop.invoices'::pg_catalog.regclass, 'id'::pg_catalog.name, false, NULL::pg_catalog.regrole,
-         false, 64::pg_catalog.int4, '0'::pg_catalog.interval, '100 ms'::pg_catalog.interval, NULL::pg_catalog.text)",
+         false, 64::pg_catalog.int4, '0'::pg_catalog.interval, '100 ms'::pg_catalog.interval, false, NULL::pg_catalog.text)",
     "CALL public.snowflake_adopt_online('shop.invoices'::pg_catalog.regclass, 'id'::pg_catalog.name, false, NULL::pg_catalog.regrole,
-         true, 64::pg_catalog.int4, '0'::pg_catalog.interval, '100 ms'::pg_catalog.interval, NULL::pg_catalog.text)",
+         true, 64::pg_catalog.int4, '0'::pg_catalog.interval, '100 ms'::pg_catalog.interval, false, NULL::pg_catalog.text)",
     "CALL public.snowflake_adopt_online('shop.invoices'::pg_catalog.regclass, 'id'::pg_catalog.name, false, NULL::pg_catalog.regrole,
-         false, 64::pg_catalog.int4, '0'::pg_catalog.interval, '100 ms'::pg_catalog.interval, NULL::pg_catalog.text)",
+         false, 64::pg_catalog.int4, '0'::pg_catalog.interval, '100 ms'::pg_catalog.interval, false, NULL::pg_catalog.text)",
     "INSERT INTO shop.invoices VALUES (2, 2); TABLE public.snowflake_adopt_progress",
-    "CREATE UNIQUE INDEX CONCURRENTLY invoices_pkey_snowflake ON shop.invoices (id_snowflake)",
+    "DO $$
+     BEGIN
+         EXECUTE pg_catalog.format('CREATE UNIQUE INDEX snowflake_new_%s ON shop.invoices (snowflake_new_1)',
+                                   'shop.invoices_pkey'::pg_catalog.regclass::pg_catalog.oid);
+     END
+     $$",
     "CALL public.snowflake_adopt_online('shop.invoices'::pg_catalog.regclass, 'id'::pg_catalog.name, false, NULL::pg_catalog.regrole,
-         false, 64::pg_catalog.int4, '0'::pg_catalog.interval, '100 ms'::pg_catalog.interval, NULL::pg_catalog.text)",
+         false, 64::pg_catalog.int4, '0'::pg_catalog.interval, '100 ms'::pg_catalog.interval, false, NULL::pg_catalog.text)",
+    "SELECT public.snowflake_adopt('shop.invoices'::pg_catalog.regclass, 'id'::pg_catalog.name, false)",
     "INSERT INTO shop.invoices (total) VALUES (3)",
     "CREATE EXTENSION snowflake_id_registry",
     "SELECT snowflake_registry.create_segment('customers'::pg_catalog.text)",

@@ -173,7 +173,7 @@ fn between_two_steps() {
     );
     run(&mut client, call);
     assert!(!has_risen(&mut client));
-    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM t WHERE id_snowflake = id"), 1);
+    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM t WHERE snowflake_new_1 = id"), 1);
     run(
         &mut client,
         "SET ROLE mallory;
