@@ -168,6 +168,8 @@ mod tables {
     mod adopt_online;
     mod dump;
     mod names;
+    mod online_catalogs;
+    mod online_faults;
     mod partitions;
     mod partman;
     mod uuid_rows;

@@ -1,0 +1,442 @@
+//! Faults while tables are adopted online: locks and snapshots that other sessions hold, wrong rows, two administrators, and
+//! copies of a database whose adoption has not ended.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::*;
+
+const ACCOUNTS: &str = "'accounts', 'id', pause => '0'";
+
+/// The adopted table, and two tables that reference it. Three indexes contain the columns.
+fn create_tables(client: &mut Client) {
+    client.run(
+        "CREATE TABLE accounts (id serial PRIMARY KEY, n int NOT NULL DEFAULT 0);
+         CREATE TABLE bookings (id serial PRIMARY KEY, account_id int NOT NULL REFERENCES accounts ON DELETE CASCADE);
+         CREATE TABLE visits (account_id int REFERENCES accounts ON DELETE SET NULL, note text);
+         CREATE INDEX ON bookings (account_id);
+         CREATE INDEX ON visits (account_id);
+         INSERT INTO accounts SELECT FROM generate_series(1, 1000);
+         INSERT INTO bookings (account_id) SELECT n FROM generate_series(1, 1000) AS n;
+         INSERT INTO visits SELECT n, 'visit of ' || n FROM generate_series(1, 1000) AS n",
+    );
+}
+
+/// Takes all steps before the columns are replaced.
+fn prepare(client: &mut Client, arguments: &str, indexes: i64) {
+    let built = "SELECT count(*) FROM pg_class WHERE relname LIKE 'snowflake_new_%' AND relkind = 'i'";
+    while single::<i64>(client, built) < indexes {
+        let command = adopt_once(client, arguments).unwrap_or_else(|error| panic!("{}", text(&error)));
+        client.run(&command.expect("an index that is not built yet"));
+    }
+}
+
+#[track_caller]
+fn finish(client: &mut Client, arguments: &str) {
+    adopt_online(client, arguments).unwrap_or_else(|error| panic!("{}", text(&error)));
+}
+
+/// The message of a call that must fail.
+#[track_caller]
+fn refusal(client: &mut Client, arguments: &str) -> String {
+    failure(client, &format!("CALL snowflake_adopt_online({arguments}, dry_run => false)")).1
+}
+
+#[track_caller]
+fn is_bigint(client: &mut Client, column: &str) -> bool {
+    let (table, column) = column.split_once('.').expect("table.column");
+    single(
+        client,
+        &format!(
+            "SELECT atttypid = 'bigint'::regtype FROM pg_attribute
+             WHERE attrelid = '{table}'::regclass AND attname = '{column}'"
+        ),
+    )
+}
+
+/// All rows are there with their values, the foreign keys are valid and enforced, and nothing is left over.
+#[track_caller]
+fn check(client: &mut Client) {
+    for column in ["accounts.id", "bookings.account_id", "visits.account_id"] {
+        assert!(is_bigint(client, column), "{column}");
+    }
+    let mut is = |what: &str, expected: i64| {
+        assert_eq!(single::<i64>(client, &format!("SELECT count(*) FROM {what}")), expected, "{what}");
+    };
+    is("generate_series(1, 1000) AS number JOIN accounts ON id = number", 1000);
+    is("generate_series(1, 1000) AS number JOIN bookings ON id = number AND account_id = number", 1000);
+    is(
+        "generate_series(1, 1000) AS number JOIN visits ON account_id = number AND note = 'visit of ' || number",
+        1000,
+    );
+    is("pg_constraint WHERE contype = 'f' AND convalidated AND confrelid = 'accounts'::regclass", 2);
+    assert_eq!(single::<i64>(client, LEFT_OVER), 0, "something is left over");
+    assert_eq!(failure(client, "INSERT INTO visits (account_id) VALUES (-1)").0, "23503");
+}
+
+fn server() -> Cluster {
+    let cluster = Cluster::builder().worker(1).start();
+    create_tables(&mut cluster.connect());
+    cluster
+}
+
+/// Adds the new columns to all tables. The call is canceled in the pause after the first page.
+fn add_columns(cluster: &Cluster) {
+    let (mut client, mut other) = (cluster.connect(), cluster.connect());
+    thread::scope(|scope| {
+        let arguments = "'accounts', 'id', pause => '1 h', batch_pages => 1";
+        let canceled = scope.spawn(move || adopt_once(&mut client, arguments).unwrap_err());
+        let cancel =
+            "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        eventually("the pause", || single::<i64>(&mut other, cancel) == 1);
+        let error = canceled.join().unwrap();
+        assert!(error.code().is_some_and(|code| code.code() == "57014"), "{}", text(&error));
+    });
+}
+
+/// While another session keeps a row of the last pages locked, the row is not filled, and nobody believes that it is. Its value
+/// is not lost, even if the comment says that all pages are filled.
+#[test]
+fn a_locked_row_on_the_last_page() {
+    let cluster = server();
+    let (mut client, mut other) = (cluster.connect(), cluster.connect());
+    add_columns(&cluster);
+    other.run("BEGIN; SELECT FROM bookings WHERE id > 990 FOR UPDATE");
+    // The call tries again and again.
+    let impatient = format!("CALL snowflake_adopt_online({ACCOUNTS}, lock_wait => '1 ms', dry_run => false)");
+    client.run("SET statement_timeout = '3s'");
+    let (state, message) = failure(&mut client, &impatient);
+    assert_eq!(state, "57014", "{message}");
+    let progress =
+        "SELECT pages_filled < pages FROM snowflake_adopt_progress WHERE table_name = 'bookings'::regclass";
+    assert!(single::<bool>(&mut client, progress));
+    let unfilled = "SELECT count(*) FROM bookings AS b WHERE to_jsonb(b) ->> 'snowflake_new_2' IS NULL";
+    assert_eq!(single::<i64>(&mut client, unfilled), 10);
+    // Then the constraint is checked, and the row is still locked.
+    let comment =
+        "COMMENT ON COLUMN bookings.snowflake_new_2 IS 'snowflake_adopt_online: 1000000 of 1000000 pages'";
+    client.run(comment);
+    let (state, message) = failure(&mut client, &impatient);
+    assert_eq!(state, "57014", "{message}");
+    assert_eq!(single::<i64>(&mut client, unfilled), 10);
+    client.run("RESET statement_timeout");
+    client.run(comment);
+    other.run("COMMIT");
+    finish(&mut client, ACCOUNTS);
+    check(&mut client);
+}
+
+/// The proofs are checked again when all tables are locked. A constraint that is valid but proves nothing is refused.
+#[test]
+fn proofs_that_prove_nothing() {
+    let cluster = server();
+    let mut client = cluster.connect();
+    prepare(&mut client, ACCOUNTS, 3);
+    client.run(
+        "ALTER TABLE visits DISABLE TRIGGER zz_snowflake_new_1;
+         ALTER TABLE visits DROP CONSTRAINT snowflake_new_1,
+             ADD CONSTRAINT snowflake_new_1 CHECK (snowflake_new_1 > 0 OR account_id > 0);
+         UPDATE visits SET snowflake_new_1 = 7 WHERE account_id = 8;
+         ALTER TABLE visits ENABLE ALWAYS TRIGGER zz_snowflake_new_1",
+    );
+    let message = refusal(&mut client, ACCOUNTS);
+    assert!(message.contains("constraint snowflake_new_1 of table public.visits was changed"), "{message}");
+    assert!(!is_bigint(&mut client, "accounts.id"));
+    finish(&mut client, &format!("{ACCOUNTS}, abandon => true"));
+    assert_eq!(single::<i64>(&mut client, LEFT_OVER), 0, "something is left over");
+    finish(&mut client, ACCOUNTS);
+    check(&mut client);
+}
+
+/// `lock_wait` is for all tables together. Idle transactions hold the tables, each of them until someone has waited for it for
+/// most of that time.
+#[test]
+fn lock_wait_is_for_all_tables_together() {
+    const LOCK_WAIT: Duration = Duration::from_millis(400);
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    let tables: Vec<String> = (1..=5).map(|n| format!("child{n}")).collect();
+    client.run("CREATE TABLE accounts (id serial PRIMARY KEY)");
+    for table in &tables {
+        client.run(&format!("CREATE TABLE {table} (account_id int REFERENCES accounts)"));
+    }
+    let arguments = format!("{ACCOUNTS}, lock_wait => '{} ms'", LOCK_WAIT.as_millis());
+    prepare(&mut client, &arguments, 1);
+    let mut holders: Vec<(String, Client)> = tables
+        .iter()
+        .map(|table| {
+            let mut holder = cluster.connect();
+            holder.run(&format!("BEGIN; SELECT FROM {table}"));
+            (table.clone(), holder)
+        })
+        .collect();
+    // Every query of the tables waits while one of them is locked or about to be.
+    let reads = format!("SELECT FROM accounts, {}", tables.join(", "));
+    let read = |stop: &AtomicBool| {
+        let mut client = cluster.connect();
+        let mut slowest = Duration::ZERO;
+        while !stop.load(Ordering::Relaxed) {
+            let start = Instant::now();
+            client.run(&reads);
+            slowest = slowest.max(start.elapsed());
+            thread::sleep(Duration::from_millis(2));
+        }
+        slowest
+    };
+    let (slowest, ()) = beside([read], || {
+        thread::scope(|scope| {
+            let adoption = scope.spawn(|| finish(&mut cluster.connect(), &arguments));
+            let mut observer = cluster.connect();
+            let waited_for = "SELECT relation::regclass::text FROM pg_locks
+                              WHERE NOT granted AND mode = 'AccessExclusiveLock' AND waitstart < clock_timestamp() - $1::text::interval";
+            let most = format!("{} ms", LOCK_WAIT.as_millis() * 6 / 10);
+            let start = Instant::now();
+            let mut first: Option<Instant> = None;
+            // Then the first attempt has ended.
+            while first.is_none_or(|first| first.elapsed() < LOCK_WAIT * 3) {
+                for row in observer.query(waited_for, &[&most]).unwrap() {
+                    let table: String = row.get(0);
+                    first.get_or_insert_with(Instant::now);
+                    if let Some(at) = holders.iter().position(|holder| holder.0 == table) {
+                        holders.remove(at).1.run("COMMIT");
+                    }
+                }
+                if start.elapsed() > TIMEOUT {
+                    too_slow("the first attempt");
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+            println!(
+                "{} of 5 tables were released, {:?} after the begin",
+                5 - holders.len(),
+                start.elapsed()
+            );
+            holders.clear();
+            adoption.join().unwrap();
+        });
+    });
+    println!("the slowest query took {:?}", slowest[0]);
+    assert!(slowest[0] > LOCK_WAIT / 2, "nobody waited");
+    assert_within(LOCK_WAIT * 2, slowest[0], "a query of the tables");
+}
+
+/// A row violates a foreign key that was valid: it was written while foreign keys were not enforced. The warning names it, and
+/// the other foreign keys are checked.
+#[test]
+fn a_row_that_has_always_been_wrong() {
+    let cluster = server();
+    cluster.connect().run(
+        "SET session_replication_role = replica;
+         INSERT INTO bookings (id, account_id) VALUES (5000, 4711)",
+    );
+    let (sender, notices) = mpsc::channel::<String>();
+    let mut client =
+        cluster.try_connect_heard("test", move |notice| sender.send(notice.into()).unwrap()).unwrap();
+    finish(&mut client, ACCOUNTS);
+    drop(client);
+    let notices: Vec<String> = notices.iter().collect();
+    let named: Vec<_> =
+        notices.iter().filter(|notice| notice.contains("\"bookings_account_id_fkey\"")).collect();
+    assert_eq!(named.len(), 1, "{notices:#?}");
+    let mut client = cluster.connect();
+    let log = cluster.log();
+    assert!(log.contains("WARNING:  insert or update on table \"bookings\" violates"), "{log}");
+    assert!(
+        log.contains("ALTER TABLE public.bookings VALIDATE CONSTRAINT bookings_account_id_fkey;"),
+        "{log}"
+    );
+    let invalid = "SELECT string_agg(conname, ',')::text FROM pg_constraint WHERE NOT convalidated";
+    assert_eq!(single::<String>(&mut client, invalid), "bookings_account_id_fkey");
+    assert_eq!(single::<i64>(&mut client, LEFT_OVER), 0, "something is left over");
+    assert_eq!(failure(&mut client, "INSERT INTO bookings (account_id) VALUES (-1)").0, "23503");
+    // Another call has nothing to do.
+    finish(&mut client, ACCOUNTS);
+    client.run(
+        "DELETE FROM bookings WHERE id = 5000;
+         ALTER TABLE bookings VALIDATE CONSTRAINT bookings_account_id_fkey",
+    );
+    check(&mut client);
+}
+
+/// A transaction with a snapshot from before the columns were filled would find NULL. So it is waited for.
+#[test]
+fn old_snapshots() {
+    let cluster = Cluster::builder().worker(1).start();
+    let (mut client, mut reader) = (cluster.connect(), cluster.connect());
+    // Without an index, whose creation would wait as well.
+    client.run(
+        "CREATE TABLE events (id serial, n int); INSERT INTO events (n) SELECT generate_series(1, 1000)",
+    );
+    reader.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM pg_class LIMIT 1");
+    let events = "'events', 'id', pause => '0'";
+    thread::scope(|scope| {
+        let (sender, notices) = mpsc::channel::<String>();
+        let mut administrator =
+            cluster.try_connect_heard("test", move |notice| sender.send(notice.into()).unwrap()).unwrap();
+        let adoption = scope.spawn(move || finish(&mut administrator, events));
+        let waits = |notice: &String| notice == "waiting for older snapshots";
+        assert!(notices.iter().any(|notice| waits(&notice)), "it did not wait");
+        assert!(!is_bigint(&mut client, "events.id"));
+        assert_eq!(single::<i64>(&mut reader, "SELECT count(*) FROM events WHERE id IS DISTINCT FROM n"), 0);
+        reader.run("COMMIT");
+        adoption.join().unwrap();
+    });
+    assert!(is_bigint(&mut client, "events.id"));
+    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM events WHERE id IS DISTINCT FROM n"), 0);
+    assert_eq!(single::<i64>(&mut client, LEFT_OVER), 0, "something is left over");
+}
+
+/// Two administrators call at once, and again when one of them is in the way of the other. Both come to the end.
+#[test]
+fn two_callers_at_once() {
+    let cluster = server();
+    let call = || {
+        let mut client = cluster.connect();
+        let mut others = vec![];
+        while let Err(error) = adopt_online(&mut client, ACCOUNTS) {
+            let state = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
+            // In the call, only the index of the other one. In the statements that the calls have returned: the index exists,
+            // does not exist any more, or both wait for each other.
+            let is_expected =
+                ["55006", "42P07", "42704", "40P01", "42703", "42P01"].contains(&state.as_str());
+            assert!(is_expected, "{state} {}", text(&error));
+            others.push(format!("{state} {}", text(&error)));
+            assert!(others.len() < 100, "{others:#?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+        others
+    };
+    let others: Vec<Vec<String>> = thread::scope(|scope| {
+        let callers: Vec<_> = (0..2).map(|_| scope.spawn(call)).collect();
+        callers.into_iter().map(|caller| caller.join().unwrap()).collect()
+    });
+    println!("{others:#?}");
+    check(&mut cluster.connect());
+}
+
+/// The database is dumped and restored between any two calls, with and without comments. Both databases go on to the end.
+#[test]
+fn dumped_and_restored_in_the_middle() {
+    for options in [&["--no-comments"][..], &[]] {
+        let cluster = server();
+        let mut client = cluster.connect();
+        client.run("COMMENT ON CONSTRAINT visits_account_id_fkey ON visits IS 'their own'");
+        for indexes in 1..=3 {
+            prepare(&mut client, ACCOUNTS, indexes);
+            let dump = cluster.host().join(format!("dump{indexes}"));
+            let database = format!("copy{indexes}");
+            client.run(&format!("CREATE DATABASE {database}"));
+            successful(
+                cluster
+                    .client_program("pg_dump")
+                    .args(["--format=custom", "--dbname=postgres", "--file"])
+                    .arg(&dump)
+                    .args(options),
+            );
+            cluster.restore(&dump, &database);
+            let mut copy = cluster.connect_to(&database);
+            copy.run(
+                "INSERT INTO accounts (id) VALUES (2000); INSERT INTO visits (account_id) VALUES (2000);
+                 UPDATE visits SET note = note WHERE account_id < 10; ANALYZE",
+            );
+            finish(&mut copy, ACCOUNTS);
+            check(&mut copy);
+            if options.is_empty() {
+                let comment = "SELECT obj_description(oid, 'pg_constraint') FROM pg_constraint WHERE conname = 'visits_account_id_fkey'";
+                assert_eq!(single::<String>(&mut copy, comment), "their own");
+            }
+        }
+        finish(&mut client, ACCOUNTS);
+        check(&mut client);
+    }
+}
+
+/// The application goes on without the extension, and the adoption with it.
+#[test]
+fn the_extension_is_dropped_in_the_middle() {
+    let cluster = server();
+    let mut client = cluster.connect();
+    for indexes in 0..=3 {
+        prepare(&mut client, ACCOUNTS, indexes);
+        client.run("DROP EXTENSION snowflake_id");
+        client.run(
+            "INSERT INTO accounts (id) VALUES (2000); INSERT INTO bookings (account_id) VALUES (2000);
+             INSERT INTO visits (account_id, note) VALUES (2000, 'late'); UPDATE bookings SET account_id = account_id;
+             DELETE FROM accounts WHERE id = 2000; DELETE FROM visits WHERE note = 'late'",
+        );
+        client.run("CREATE EXTENSION snowflake_id");
+    }
+    finish(&mut client, ACCOUNTS);
+    check(&mut client);
+}
+
+/// A table references two tables. The second adoption is refused until the first one has ended.
+#[test]
+fn two_adoptions_share_a_table() {
+    let cluster = server();
+    let mut client = cluster.connect();
+    client.run(
+        "CREATE TABLE products (id serial PRIMARY KEY);
+         INSERT INTO products SELECT FROM generate_series(1, 10);
+         ALTER TABLE bookings ADD product_id int NOT NULL DEFAULT 1 REFERENCES products ON DELETE RESTRICT;
+         CREATE INDEX both_keys ON bookings (account_id, product_id)",
+    );
+    let products = "'products', 'id', pause => '0'";
+    prepare(&mut client, ACCOUNTS, 1);
+    let message = refusal(&mut client, products);
+    assert!(
+        message.contains("column account_id of table public.bookings is being adopted by another call"),
+        "{message}"
+    );
+    // At the same time.
+    thread::scope(|scope| {
+        let call = |arguments| {
+            let cluster = &cluster;
+            move || {
+                let mut client = cluster.connect();
+                loop {
+                    match adopt_online(&mut client, arguments) {
+                        Ok(()) => return,
+                        Err(error) => {
+                            let message = text(&error);
+                            let is_busy = message.contains(
+                                "column account_id of table public.bookings is being adopted by another call",
+                            ) || ["55006", "40P01", "42P07"]
+                                .contains(&error.code().unwrap().code());
+                            assert!(is_busy, "{message}");
+                            thread::sleep(Duration::from_millis(50));
+                        }
+                    }
+                }
+            }
+        };
+        scope.spawn(call(ACCOUNTS));
+        scope.spawn(call(products));
+    });
+    check(&mut client);
+    for column in ["products.id", "bookings.product_id"] {
+        assert!(is_bigint(&mut client, column), "{column}");
+    }
+    assert_eq!(failure(&mut client, "DELETE FROM products WHERE id = 1").0[..2], *"23");
+}
+
+/// An adoption goes on after a failover to the standby. A standby cannot adopt.
+#[test]
+fn a_standby_is_promoted_in_the_middle() {
+    let cluster = server();
+    let standby = cluster.start_standby(&[]);
+    let mut client = cluster.connect();
+    let read_only = refusal(&mut standby.connect(), ACCOUNTS);
+    assert!(read_only.contains("read-only"), "{read_only}");
+    prepare(&mut client, ACCOUNTS, 2);
+    let built = "SELECT count(*) FROM pg_class WHERE relname LIKE 'snowflake_new_%' AND relkind = 'i'";
+    all_arrive("the indexes", || single::<i64>(&mut standby.connect(), built) == 2);
+    drop(client);
+    cluster.stop_server("fast");
+    standby.promote();
+    let mut client = standby.connect();
+    finish(&mut client, ACCOUNTS);
+    check(&mut client);
+}
