@@ -17,6 +17,7 @@
 #   make verify          checks all states of the models of the protocols
 #   make simulate        simulates fleets with faults from random seeds      (SECONDS=60, SEED=.. VERBOSE=1, MUTATIONS=1)
 #   make lockstep        compares the registry's SQL with its stand-in, on random schedules of calls     (SECONDS=60, MUTATIONS=1, MUTATION=..)
+#   make adoptions       converts the tables of random schemas, and compares everything before and after      (SECONDS=60, SEED=.. BASE=..)
 #   make fuzz            feeds random input to everything that parses input  (SECONDS=60, TARGET=layout_text)
 #   make bench           runs the benchmark, and prints Markdown tables          (TABLES="throughput latency")
 #   make figures         runs the benchmark, and updates docs/figures and docs/explanation/costs.md
@@ -37,7 +38,7 @@
 # PG_CONFIG=/path/to/pg_config selects another PostgreSQL than Debian's version 15. "make test-all" installs the other
 # versions below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni citus clients test-monitoring rehearsal verify simulate lockstep fuzz bench figures instructions pictures book links dist deb rpm image test-packages test-arm64 lint sql clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni citus clients test-monitoring rehearsal verify simulate lockstep adoptions fuzz bench figures instructions pictures book links dist deb rpm image test-packages test-arm64 lint sql clean
 
 all:
 	@scripts/build.sh
@@ -91,6 +92,10 @@ simulate:
 lockstep:
 	@SNOWFLAKE_ID_LOCKSTEP_SECONDS=$(or $(SECONDS),60) SNOWFLAKE_ID_LOCKSTEP_MUTATION=$(MUTATION) \
 	    scripts/test.sh lockstep $(if $(or $(MUTATIONS),$(MUTATION)),mutations_are_found,sql_and_stand_in_agree)
+
+adoptions:
+	@export SNOWFLAKE_ID_ADOPTIONS_SECONDS=$(or $(SECONDS),60) $(if $(BASE),SNOWFLAKE_ID_BASE=$(BASE)) \
+	    $(if $(SEED),SNOWFLAKE_ID_SEED=$(SEED)); scripts/test.sh adoptions
 
 fuzz:
 	@scripts/fuzz.sh "$(SECONDS)" "$(TARGET)"

@@ -13,6 +13,7 @@
 #   scripts/test.sh patroni    registry and shard under Patroni
 #   scripts/test.sh fuzz [TARGET]..  the tests with random input: see scripts/fuzz.sh
 #   scripts/test.sh lockstep TEST   the registry's SQL beside its stand-in: see "make lockstep"
+#   scripts/test.sh adoptions  random schemas that are adopted: see "make adoptions"
 #   scripts/test.sh citus      a cluster of Citus, which the PostgreSQL of PG_CONFIG must have
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -261,6 +262,7 @@ case ${1:-all} in
         nextest run --profile long --no-capture -- "${soak[@]}"
         ;;
     lockstep) nextest run --profile long --run-ignored only --no-capture -- "lockstep::${2:-sql_and_stand_in_agree}" ;;
+    adoptions) nextest run --profile long --no-capture -- tables::random_schemas ;;
     fuzz) nextest run --profile long --no-capture -- "${@:2}" ;;
     clients)
         scripts/clients.sh

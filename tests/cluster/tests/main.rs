@@ -172,6 +172,7 @@ mod tables {
     mod online_faults;
     mod partitions;
     mod partman;
+    mod random_schemas;
     mod storms;
     mod uuid_rows;
 }
