@@ -10,7 +10,7 @@ const PAGES: [(&str, &str, usize); 19] = [
     ("clients_javascript", include_str!("../../../../docs/how-to/clients-javascript.md"), 0),
     ("clock_sequence", include_str!("../../../../docs/explanation/clock-sequence.md"), 1),
     ("columns", include_str!("../../../../docs/how-to/columns.md"), 6),
-    ("converting_tables", include_str!("../../../../docs/how-to/converting-tables.md"), 11),
+    ("converting_tables", include_str!("../../../../docs/how-to/converting-tables.md"), 7),
     ("copy", include_str!("../../../../docs/how-to/copy.md"), 2),
     ("faq", include_str!("../../../../docs/explanation/faq.md"), 4),
     ("functions", include_str!("../../../../docs/reference/functions.md"), 12),
