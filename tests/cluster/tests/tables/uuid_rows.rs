@@ -9,10 +9,14 @@ const PAGE: &str = include_str!("../../../../docs/how-to/from/uuid.md");
 /// The blocks of the page that make the IDs and copy them, for a table with a column of the creation time. The IDs are
 /// kept for comparison.
 fn backfill() -> impl Iterator<Item = String> {
-    let mine = blocks(PAGE).filter(|block| block.contains("order_numbers"));
+    let mine = blocks(PAGE)
+        .filter(|block| ["ADD COLUMN number", "order_numbers"].iter().any(|part| block.contains(part)));
     // The result is that of the page's rows.
-    let changes =
-        [("time_of(id)", "created_at"), ("; -- tea rice salt", ";"), ("DROP TABLE order_numbers;", "")];
+    let changes = [
+        ("time_of(id)", "created_at"),
+        ("; -- tea rice salt pepper", ";"),
+        ("DROP TABLE order_numbers;", ""),
+    ];
     mine.map(move |block| {
         changes.iter().fold(block.to_owned(), |block, (page, here)| block.replace(page, here))
     })
@@ -34,7 +38,7 @@ fn backfilled(rows: &[(i64, i64)]) -> i64 {
              FROM generate_series(1, {count})"
         ));
     }
-    assert_eq!(backfill().count(), 2);
+    assert_eq!(backfill().count(), 3);
     backfill().for_each(|block| {
         run_block(&mut client, &block);
     });
