@@ -3496,16 +3496,24 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_steps(regclass, name, boolean, jsonb) IS
     'steps from a column of type int to type bigint, for snowflake_adopt_online()';
 
--- Statements that lock the sequences of identities, and change nothing.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_sequence_locks(adopted_table regclass, adopted_column name) RETURNS SETOF text
+-- Statements that change nothing, but lock views, and then, in every second attempt, the sequences of identities. A reader of a
+-- view locks it before the tables, and LOCK TABLE would also lock other tables of the view. Writers call nextval() before they
+-- lock the table, or while they insert into it.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_first_locks(adopted_table regclass, adopted_column name, attempt int)
+RETURNS SETOF text
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    (SELECT format('ALTER VIEW %s OWNER TO %s', class.oid::regclass, class.relowner::regrole)
+     FROM snowflake_internal.snowflake_adopt_views(adopted_table, adopted_column) AS views
+     JOIN pg_class AS class ON class.oid = views.view
+     ORDER BY views.depth DESC)
+    UNION ALL
     SELECT format('ALTER SEQUENCE %s OWNER TO %s', sequences.sequence_name, class.relowner::regrole)
     FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, true) AS sequences
     JOIN pg_class AS class ON class.oid = sequences.sequence
-    WHERE sequences.is_identity;
+    WHERE sequences.is_identity AND attempt % 2 = 0;
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_sequence_locks(regclass, name) IS
-    'statements that lock the sequences of identities, for snowflake_adopt_online()';
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_first_locks(regclass, name, int) IS
+    'statements that lock views, and sequences of identities, before the tables, for snowflake_adopt_online()';
 
 -- The steps that take everything back. A sequence returns to its column before the new column is dropped.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_steps_back(adopted_table regclass, adopted_column name)
@@ -3853,9 +3861,8 @@ BEGIN
                 IF step.kind OPERATOR(pg_catalog.=) ANY (ARRAY['lock', 'exchange']) THEN
                     EXECUTE pg_catalog.format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', snowflake_internal.snowflake_adopt_names(step.relations));
                     deadline := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) lock_wait;
-                    -- Writers call nextval() before they lock the table, or while they insert into it.
-                    IF step.kind OPERATOR(pg_catalog.=) 'exchange' AND (attempts OPERATOR(pg_catalog.%) 2) OPERATOR(pg_catalog.=) 0 THEN
-                        FOR statement IN SELECT snowflake_internal.snowflake_adopt_sequence_locks(table_name, column_name) LOOP
+                    IF step.kind OPERATOR(pg_catalog.=) 'exchange' THEN
+                        FOR statement IN SELECT snowflake_internal.snowflake_adopt_first_locks(table_name, column_name, attempts) LOOP
                             PERFORM pg_catalog.set_config('lock_timeout', snowflake_internal.snowflake_adopt_time_left(deadline), true);
                             EXECUTE statement;
                         END LOOP;
@@ -5570,7 +5577,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_adopt_online_notes(regclass, name, text[]),
     snowflake_internal.snowflake_adopt_steps(regclass, name, boolean, jsonb),
     snowflake_internal.snowflake_adopt_exchange(regclass, name, boolean),
-    snowflake_internal.snowflake_adopt_sequence_locks(regclass, name),
+    snowflake_internal.snowflake_adopt_first_locks(regclass, name, int),
     snowflake_internal.snowflake_adopt_steps_back(regclass, name),
     snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, boolean, boolean, boolean)
     TO PUBLIC;

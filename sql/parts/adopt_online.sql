@@ -295,9 +295,8 @@ BEGIN
                 IF step.kind OPERATOR(pg_catalog.=) ANY (ARRAY['lock', 'exchange']) THEN
                     EXECUTE pg_catalog.format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', snowflake_internal.snowflake_adopt_names(step.relations));
                     deadline := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) lock_wait;
-                    -- Writers call nextval() before they lock the table, or while they insert into it.
-                    IF step.kind OPERATOR(pg_catalog.=) 'exchange' AND (attempts OPERATOR(pg_catalog.%) 2) OPERATOR(pg_catalog.=) 0 THEN
-                        FOR statement IN SELECT snowflake_internal.snowflake_adopt_sequence_locks(table_name, column_name) LOOP
+                    IF step.kind OPERATOR(pg_catalog.=) 'exchange' THEN
+                        FOR statement IN SELECT snowflake_internal.snowflake_adopt_first_locks(table_name, column_name, attempts) LOOP
                             PERFORM pg_catalog.set_config('lock_timeout', snowflake_internal.snowflake_adopt_time_left(deadline), true);
                             EXECUTE statement;
                         END LOOP;

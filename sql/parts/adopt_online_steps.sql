@@ -349,16 +349,24 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_steps(regclass, name, boolean, jsonb) IS
     'steps from a column of type int to type bigint, for snowflake_adopt_online()';
 
--- Statements that lock the sequences of identities, and change nothing.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_sequence_locks(adopted_table regclass, adopted_column name) RETURNS SETOF text
+-- Statements that change nothing, but lock views, and then, in every second attempt, the sequences of identities. A reader of a
+-- view locks it before the tables, and LOCK TABLE would also lock other tables of the view. Writers call nextval() before they
+-- lock the table, or while they insert into it.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_first_locks(adopted_table regclass, adopted_column name, attempt int)
+RETURNS SETOF text
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    (SELECT format('ALTER VIEW %s OWNER TO %s', class.oid::regclass, class.relowner::regrole)
+     FROM snowflake_internal.snowflake_adopt_views(adopted_table, adopted_column) AS views
+     JOIN pg_class AS class ON class.oid = views.view
+     ORDER BY views.depth DESC)
+    UNION ALL
     SELECT format('ALTER SEQUENCE %s OWNER TO %s', sequences.sequence_name, class.relowner::regrole)
     FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, true) AS sequences
     JOIN pg_class AS class ON class.oid = sequences.sequence
-    WHERE sequences.is_identity;
+    WHERE sequences.is_identity AND attempt % 2 = 0;
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_sequence_locks(regclass, name) IS
-    'statements that lock the sequences of identities, for snowflake_adopt_online()';
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_first_locks(regclass, name, int) IS
+    'statements that lock views, and sequences of identities, before the tables, for snowflake_adopt_online()';
 
 -- The steps that take everything back. A sequence returns to its column before the new column is dropped.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_steps_back(adopted_table regclass, adopted_column name)

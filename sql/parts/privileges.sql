@@ -158,7 +158,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_adopt_online_notes(regclass, name, text[]),
     snowflake_internal.snowflake_adopt_steps(regclass, name, boolean, jsonb),
     snowflake_internal.snowflake_adopt_exchange(regclass, name, boolean),
-    snowflake_internal.snowflake_adopt_sequence_locks(regclass, name),
+    snowflake_internal.snowflake_adopt_first_locks(regclass, name, int),
     snowflake_internal.snowflake_adopt_steps_back(regclass, name),
     snowflake_internal.snowflake_adopt_online_plan(regclass, name, regrole, boolean, boolean, boolean, boolean)
     TO PUBLIC;
