@@ -378,6 +378,18 @@ BEGIN
         JOIN pg_index AS index ON index.indrelid = tree.relation
         JOIN pg_attribute AS attribute ON attribute.attrelid = index.indexrelid AND attribute.attstattarget >= 0
         WHERE attribute.attnum <= index.indnkeyatts AND index.indkey[attribute.attnum - 1] = 0
+        UNION ALL
+        -- The same for extended statistics, which can get another owner, too.
+        SELECT 2, 1000001, place.name, format('ALTER STATISTICS %s %s;', place.name, setting.text), NULL
+        FROM tree
+        JOIN pg_statistic_ext AS statistics ON statistics.stxrelid = tree.relation
+        CROSS JOIN LATERAL (SELECT format('%s.%I', statistics.stxnamespace::regnamespace, statistics.stxname)) AS place (name)
+        CROSS JOIN LATERAL (
+            SELECT format('SET STATISTICS %s', statistics.stxstattarget) WHERE statistics.stxstattarget >= 0
+            UNION ALL
+            SELECT format('OWNER TO %s', statistics.stxowner::regrole) WHERE statistics.stxowner <> caller
+        ) AS setting (text)
+        WHERE pg_has_role(statistics.stxowner, 'USAGE')
     )
     SELECT step.statement, step.notice FROM step ORDER BY phase, position, name;
 

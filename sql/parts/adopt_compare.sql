@@ -184,8 +184,10 @@ SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 
       AND concat(attribute.attrelid, '.', attribute.attname) <> ALL (new_defaults)
 
     UNION ALL
-    SELECT format('statistics %s: %s', stxname, regexp_replace(pg_get_statisticsobjdef(oid), casts.pattern, '', 'g'))
-    FROM casts, pg_statistic_ext WHERE stxrelid = ANY (relations)
+    SELECT format('statistics %s: %s', regexp_replace(pg_get_statisticsobjdef(statistics.oid), casts.pattern, '', 'g'),
+                  to_jsonb(statistics) - '{oid,stxkeys,stxexprs}'::text[]
+                  || jsonb_build_object('comment', obj_description(statistics.oid, 'pg_statistic_ext')))
+    FROM casts, pg_statistic_ext AS statistics WHERE statistics.stxrelid = ANY (relations)
     UNION ALL
     SELECT format('rule %s', pg_get_ruledef(oid)) FROM pg_rewrite WHERE ev_class = ANY (relations)
     UNION ALL

@@ -25,7 +25,7 @@ CREATE FUNCTION looks(schema name) RETURNS SETOF text LANGUAGE sql AS $$
         SELECT format('sequence %s', oid::regclass) FROM pg_class
         WHERE relnamespace = looks.schema::regnamespace AND relkind = 'S'
         UNION ALL
-        SELECT pg_get_statisticsobjdef(oid) FROM pg_statistic_ext WHERE stxnamespace = looks.schema::regnamespace
+        SELECT format('%s, target %s', pg_get_statisticsobjdef(oid), stxstattarget) FROM pg_statistic_ext WHERE stxnamespace = looks.schema::regnamespace
     ) AS lines (line)
     ORDER BY line COLLATE "C"
 $$;
@@ -47,6 +47,7 @@ BEGIN
     CREATE INDEX ON orders (customer_id) WHERE customer_id > 1;
     CREATE INDEX ON orders ((id % 10));
     CREATE STATISTICS orders_statistics ON id, customer_id FROM orders;
+    ALTER STATISTICS orders_statistics SET STATISTICS 55;
     ALTER TABLE orders REPLICA IDENTITY USING INDEX orders_pkey;
     -- A composite foreign key, and a partitioned table with foreign keys in both directions.
     CREATE TABLE lines (
