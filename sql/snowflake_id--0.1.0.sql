@@ -1784,8 +1784,8 @@ BEGIN
     LOOP
         PERFORM snowflake_internal.snowflake_adopt_check_owners(
             adopted_table, adopted_column, widens, trusted_owner,
-            format('SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => ', home, adopted_table,
-                   adopted_column, (NOT for_execution)::text)
+            format('SELECT %s.snowflake_adopt(%L, %L, dry_run => %s%s, owner => ', home, adopted_table, adopted_column,
+                   (NOT for_execution)::text, ', generator => ' || quote_literal('segment:' || segment))
         );
         EXIT WHEN NOT for_execution;
 
@@ -3622,8 +3622,9 @@ BEGIN
     END IF;
     PERFORM snowflake_internal.snowflake_adopt_check_owners(
         adopted_table, adopted_column, true, trusted_owner,
-        format('CALL %s.snowflake_adopt_online(%L, %L, dry_run => %s, owner => ', home, adopted_table,
-               adopted_column, (NOT for_execution)::text)
+        format('CALL %s.snowflake_adopt_online(%L, %L, dry_run => %s%s%s, owner => ', home, adopted_table, adopted_column,
+               (NOT for_execution)::text, CASE WHEN abandon THEN ', abandon => true' END,
+               CASE WHEN recreates_views THEN ', views => true' END)
     );
 
     IF abandon THEN

@@ -250,8 +250,8 @@ BEGIN
     LOOP
         PERFORM snowflake_internal.snowflake_adopt_check_owners(
             adopted_table, adopted_column, widens, trusted_owner,
-            format('SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => ', home, adopted_table,
-                   adopted_column, (NOT for_execution)::text)
+            format('SELECT %s.snowflake_adopt(%L, %L, dry_run => %s%s, owner => ', home, adopted_table, adopted_column,
+                   (NOT for_execution)::text, ', generator => ' || quote_literal('segment:' || segment))
         );
         EXIT WHEN NOT for_execution;
 

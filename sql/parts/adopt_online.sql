@@ -42,8 +42,9 @@ BEGIN
     END IF;
     PERFORM snowflake_internal.snowflake_adopt_check_owners(
         adopted_table, adopted_column, true, trusted_owner,
-        format('CALL %s.snowflake_adopt_online(%L, %L, dry_run => %s, owner => ', home, adopted_table,
-               adopted_column, (NOT for_execution)::text)
+        format('CALL %s.snowflake_adopt_online(%L, %L, dry_run => %s%s%s, owner => ', home, adopted_table, adopted_column,
+               (NOT for_execution)::text, CASE WHEN abandon THEN ', abandon => true' END,
+               CASE WHEN recreates_views THEN ', views => true' END)
     );
 
     IF abandon THEN

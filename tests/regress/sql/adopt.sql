@@ -474,7 +474,7 @@ ALTER TABLE regress_snowflake_owner.stamps OWNER TO regress_snowflake_owner;
 ALTER TABLE regress_snowflake_owner.labels OWNER TO regress_snowflake_owner;
 SELECT current_user AS me \gset
 SELECT code, replace(message, :'me', '...') AS message, replace(detail, :'me', '...') AS detail, hint
-FROM sqlstate_of($$SELECT snowflake_adopt('regress_snowflake_owner.parcels', 'id')$$);
+FROM sqlstate_of($$SELECT snowflake_adopt('regress_snowflake_owner.parcels', 'id', generator => 'segment:parcels')$$);
 SET ROLE regress_snowflake_member;
 SELECT * FROM sqlstate_of($$SELECT snowflake_adopt('regress_snowflake_owner.parcels', 'id', false)$$);
 RESET ROLE;

@@ -323,7 +323,7 @@ INSERT INTO orders (n) SELECT generate_series(1, 10);
 CREATE TRIGGER changed AFTER UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION do_nothing();
 SELECT current_user AS me \gset
 SELECT code, replace(message, :'me', '...') AS message, replace(detail, :'me', '...') AS detail, hint
-FROM sqlstate_of($$CALL snowflake_adopt_online('orders', 'id')$$);
+FROM sqlstate_of($$CALL snowflake_adopt_online('orders', 'id', abandon => true, views => true)$$);
 SELECT * FROM sqlstate_of($$CALL snowflake_adopt_online('orders', 'id', owner => 'regress_snowflake_owner')$$);
 SET ROLE regress_snowflake_owner;
 SELECT * FROM sqlstate_of($$CALL snowflake_adopt_online('orders', 'id')$$);
