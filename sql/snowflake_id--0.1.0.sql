@@ -1249,10 +1249,16 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UNION ALL
     SELECT false,
            format('sequence %s will be kept', sequence_name),
-           coalesce(format('The sequence is used by %s.', used_by), 'Other sessions may still take values of the sequence.'),
+           coalesce('The sequence is used by ' || used_by || '.', 'Other sessions may still take values of the sequence.'),
            format('When the sequence is no longer used: DROP SEQUENCE %s;', sequence_name)
     FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE NOT is_identity AND (used_by IS NOT NULL OR NOT drops_sequences)
+
+    UNION ALL
+    SELECT false, format('sequence %s will be dropped', sequence_name), 'The sequence belongs to the identity of the column.',
+           'Other sessions that call nextval() for the sequence will fail. Let them use the default of the column.'
+    FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
+    WHERE is_identity
 
     UNION ALL
     SELECT * FROM snowflake_internal.snowflake_adopt_unlinked_note(adopted_table, adopted_column) WHERE widens;
@@ -1271,7 +1277,7 @@ BEGIN
     IF setting.source IN ('session', 'client') THEN
         RAISE EXCEPTION 'snowflake_id.layout is set only in this session'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = 'The default of the column takes IDs in the layout of the session that inserts the row.',
+                  DETAIL = 'New rows get IDs in the layouts of the sessions that insert them.',
                   HINT = format('Set the layout for all sessions, and connect again: ALTER DATABASE %I SET snowflake_id.layout = %s;',
                                 current_database(), setting.value);
     ELSIF is_first AND setting.source IN ('user', 'database user') THEN
@@ -2350,7 +2356,7 @@ BEGIN
                 text_now := pg_get_indexdef(old.index);
                 rest := CASE WHEN starts_with(text_now, head) THEN substr(text_now, length(head) + 1) END;
                 IF rest IS NULL THEN
-                    problem := 'has a definition that is not understood: ' || text_now;
+                    problem := 'has an unexpected definition: ' || text_now;
                 ELSE
                     BEGIN
                         EXECUTE format('CREATE %sINDEX snowflake_new_%s ON %s USING %s', CASE WHEN old.indisunique THEN 'UNIQUE ' END,
@@ -2398,7 +2404,7 @@ BEGIN
                     JOIN pg_tablespace AS space ON space.oid = coalesce(nullif(old_class.reltablespace, 0), database.dattablespace)
                     WHERE definition.indexrelid = to_regclass(format('pg_temp.snowflake_new_%s', old.index));
                     IF right(built.rest, length(built.predicate)) <> built.predicate THEN
-                        obstacle := 'has a predicate that is not understood: ' || built.rest;
+                        obstacle := 'has an unexpected predicate: ' || built.rest;
                     ELSE
                         -- TABLESPACE precedes WHERE.
                         command := format('CREATE %sINDEX CONCURRENTLY snowflake_new_%s ON %s%s TABLESPACE %I%s;',
@@ -2671,7 +2677,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_watched(regclass, name) I
     'tables, and views of columns to be replaced, for snowflake_adopt_online()';
 
 -- Columns that refer to the adopted column by their names: the singular or plural of the table with _id or _ids, or a pair such
--- as likeable_type and likeable_id, which Rails and Django create. Rows are not read.
+-- as likeable_type and likeable_id (Rails) or content_type_id and object_id (Django). Rows are not read.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_unlinked(adopted_table regclass, adopted_column name)
 RETURNS TABLE (statement text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
@@ -2711,8 +2717,9 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET stan
            OR own.name ~ 'id$' AND EXISTS (
                SELECT FROM pg_attribute AS kind
                WHERE kind.attrelid = class.oid AND NOT kind.attisdropped
-                 AND kind.atttypid IN ('text'::regtype, 'varchar'::regtype)
-                 AND lower(kind.attname::text) = regexp_replace(own.name, 'id$', 'type')))
+                 AND (kind.atttypid IN ('text'::regtype, 'varchar'::regtype)
+                      AND lower(kind.attname::text) = regexp_replace(own.name, 'id$', 'type')
+                      OR own.name = 'object_id' AND kind.attname = 'content_type_id')))
       AND NOT EXISTS (SELECT FROM pg_constraint AS foreign_key
                       WHERE foreign_key.contype = 'f' AND foreign_key.conrelid = class.oid
                         AND attribute.attnum = ANY (foreign_key.conkey))
@@ -2725,7 +2732,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_unlinked(regclass, name) 
 CREATE FUNCTION snowflake_internal.snowflake_adopt_unlinked_note(adopted_table regclass, adopted_column name)
 RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT false, format('column "%s" is also referenced without a foreign key, it seems', adopted_column),
+    SELECT false, format('columns may reference column "%s" without a foreign key', adopted_column),
            'These columns are of type int, and are not changed.', string_agg(statement, ' ' ORDER BY statement)
     FROM snowflake_internal.snowflake_adopt_unlinked(adopted_table, adopted_column)
     HAVING count(*) > 0;
@@ -2780,7 +2787,7 @@ BEGIN
     UNION
     SELECT format('%s depends on columns that are replaced', pg_describe_object('pg_class'::regclass, view, 0)),
            CASE WHEN problem IS NULL
-                THEN 'To drop the views and create them again in the last step: add views => true. The dry run shows the statements.'
+                THEN 'To drop and create the views in the last step, add views => true. The dry run shows the statements.'
                 ELSE 'Drop these objects, and create them again when the columns have been replaced.' END
     FROM views
     WHERE problem IS NOT NULL OR NOT recreates_views
@@ -2856,13 +2863,15 @@ BEGIN
     WHERE old.atttypid NOT IN ('smallint'::regtype, 'integer'::regtype)
 
     UNION
-    SELECT format('%s is itself a foreign key that references %s', pairs.description,
+    SELECT format('%s is itself a foreign key that references %s',
+                  pg_describe_object('pg_class'::regclass, involved.relation, involved.column_number),
                   pg_describe_object('pg_class'::regclass, foreign_key.confrelid, 0)),
            'Adopt the referenced column instead.'
-    FROM pairs
+    -- The column can be of type bigint already.
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
     JOIN pg_constraint AS foreign_key
-      ON foreign_key.conrelid = pairs.relation AND foreign_key.contype = 'f' AND pairs.old_number = ANY (foreign_key.conkey)
-    WHERE pairs.is_adopted
+      ON foreign_key.conrelid = involved.relation AND foreign_key.contype = 'f' AND involved.column_number = ANY (foreign_key.conkey)
+    WHERE involved.is_adopted
 
     UNION
     SELECT format('%s %s', known.description, known.obstacle),
@@ -2872,7 +2881,7 @@ BEGIN
 
     -- The columns in an expression of EXCLUDE do not belong to the constraint.
     UNION
-    SELECT format('%s cannot be added to another index', pg_describe_object('pg_constraint'::regclass, key.oid, 0)),
+    SELECT format('%s cannot be created with another index', pg_describe_object('pg_constraint'::regclass, key.oid, 0)),
            'Drop these objects, and create them again when the columns have been replaced.'
     FROM snowflake_internal.snowflake_adopt_indexes(adopted_table, adopted_column) AS indexes
     JOIN pg_constraint AS key ON key.oid = indexes.constraint_oid
@@ -3109,7 +3118,8 @@ VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET st
                                      WHERE attrelid = tables.relation AND attnum > 0 AND NOT attisdropped
                                        AND attname !~ '^snowflake_new_\d+$')), ', ' ORDER BY relation_name)),
            'An INSERT without a list of columns stores values in other columns, perhaps without an error. SELECT *, RETURNING *, '
-           'COPY without a list, and generated keys that a driver reads by position (JDBC, MyBatis) return other columns.'
+           'COPY TO without a list, and generated keys that a driver reads by position (JDBC, MyBatis) return other columns. From the '
+           'first step on, COPY FROM without a list, INSERT .. SELECT *, and prepared statements that return * fail.'
            || coalesce(' Functions that use whole rows: ' || (SELECT string_agg(name, ', ' ORDER BY name) FROM functions) || '.', ''),
            'Before you go on, let all statements name their columns.'
     FROM tables
@@ -3142,9 +3152,8 @@ VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET st
     SELECT * FROM snowflake_internal.snowflake_adopt_unlinked_note(adopted_table, adopted_column)
 
     UNION ALL
-    SELECT false, format('event triggers: %s', string_agg(quote_ident(evtname), ', ' ORDER BY evtname)),
-           'They may refuse commands of the procedure, such as DROP COLUMN in its last step, where search_path is "pg_catalog, '
-           'pg_temp".',
+    SELECT false, format('event triggers may refuse commands: %s', string_agg(quote_ident(evtname), ', ' ORDER BY evtname)),
+           'In the last step, which drops columns, search_path is "pg_catalog, pg_temp".',
            'If they refuse a command, let a superuser disable them: ALTER EVENT TRIGGER ... DISABLE;'
     FROM pg_event_trigger WHERE evtenabled <> 'D'
     HAVING count(*) > 0
@@ -3152,7 +3161,7 @@ VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET st
     UNION ALL
     SELECT false, format('%s will be dropped and created again', pg_describe_object('pg_class'::regclass, view, 0)),
            concat_ws(E'\n', drop_statement, array_to_string(create_statements, E'\n')),
-           'This is done together with the last step if views => true. Otherwise, execute the statements yourself.'
+           'With views => true, the last step executes the statements. Otherwise, execute them yourself.'
     FROM snowflake_internal.snowflake_adopt_views(adopted_table, adopted_column)
     WHERE problem IS NULL;
 $$;
@@ -3656,7 +3665,7 @@ BEGIN
     -- No value of the column and no value of its sequence that fits into the column is larger.
     lowest_to_come := snowflake_internal.lowest_new_id();
     IF lowest_to_come <= 2147483647 AND target.type IN ('smallint'::regtype, 'integer'::regtype) THEN
-        RAISE EXCEPTION 'values of column "%" of % may not be below the next ID', adopted_column, target.description
+        RAISE EXCEPTION 'values of column "%" of % could exceed the next ID', adopted_column, target.description
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = format('In layout "%s", the first ID of the current tick is %s. The column can contain values up to '
                                   '2147483647.', current_setting('snowflake_id.layout'), lowest_to_come),
@@ -3941,7 +3950,7 @@ BEGIN
                         EXECUTE pg_catalog.concat('COMMENT', pg_catalog.format(' ON COLUMN %s IS NULL', step.progress_target));
                     ELSIF step.kind OPERATOR(pg_catalog.=) 'validate' THEN
                         RAISE WARNING '%', SQLERRM
-                            USING DETAIL = 'The row has violated the constraint before. New rows are checked.',
+                            USING DETAIL = 'The row violated the constraint before the columns were replaced. New rows are checked.',
                                   HINT = pg_catalog.format('Correct the row. Then run: %s', step.statements[1]);
                         -- Only the remark is removed.
                         EXECUTE step.statements[2];

@@ -410,10 +410,16 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UNION ALL
     SELECT false,
            format('sequence %s will be kept', sequence_name),
-           coalesce(format('The sequence is used by %s.', used_by), 'Other sessions may still take values of the sequence.'),
+           coalesce('The sequence is used by ' || used_by || '.', 'Other sessions may still take values of the sequence.'),
            format('When the sequence is no longer used: DROP SEQUENCE %s;', sequence_name)
     FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE NOT is_identity AND (used_by IS NOT NULL OR NOT drops_sequences)
+
+    UNION ALL
+    SELECT false, format('sequence %s will be dropped', sequence_name), 'The sequence belongs to the identity of the column.',
+           'Other sessions that call nextval() for the sequence will fail. Let them use the default of the column.'
+    FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
+    WHERE is_identity
 
     UNION ALL
     SELECT * FROM snowflake_internal.snowflake_adopt_unlinked_note(adopted_table, adopted_column) WHERE widens;
@@ -432,7 +438,7 @@ BEGIN
     IF setting.source IN ('session', 'client') THEN
         RAISE EXCEPTION 'snowflake_id.layout is set only in this session'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = 'The default of the column takes IDs in the layout of the session that inserts the row.',
+                  DETAIL = 'New rows get IDs in the layouts of the sessions that insert them.',
                   HINT = format('Set the layout for all sessions, and connect again: ALTER DATABASE %I SET snowflake_id.layout = %s;',
                                 current_database(), setting.value);
     ELSIF is_first AND setting.source IN ('user', 'database user') THEN

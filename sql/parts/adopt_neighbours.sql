@@ -173,7 +173,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_watched(regclass, name) I
     'tables, and views of columns to be replaced, for snowflake_adopt_online()';
 
 -- Columns that refer to the adopted column by their names: the singular or plural of the table with _id or _ids, or a pair such
--- as likeable_type and likeable_id, which Rails and Django create. Rows are not read.
+-- as likeable_type and likeable_id (Rails) or content_type_id and object_id (Django). Rows are not read.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_unlinked(adopted_table regclass, adopted_column name)
 RETURNS TABLE (statement text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
@@ -213,8 +213,9 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET stan
            OR own.name ~ 'id$' AND EXISTS (
                SELECT FROM pg_attribute AS kind
                WHERE kind.attrelid = class.oid AND NOT kind.attisdropped
-                 AND kind.atttypid IN ('text'::regtype, 'varchar'::regtype)
-                 AND lower(kind.attname::text) = regexp_replace(own.name, 'id$', 'type')))
+                 AND (kind.atttypid IN ('text'::regtype, 'varchar'::regtype)
+                      AND lower(kind.attname::text) = regexp_replace(own.name, 'id$', 'type')
+                      OR own.name = 'object_id' AND kind.attname = 'content_type_id')))
       AND NOT EXISTS (SELECT FROM pg_constraint AS foreign_key
                       WHERE foreign_key.contype = 'f' AND foreign_key.conrelid = class.oid
                         AND attribute.attnum = ANY (foreign_key.conkey))
@@ -227,7 +228,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_unlinked(regclass, name) 
 CREATE FUNCTION snowflake_internal.snowflake_adopt_unlinked_note(adopted_table regclass, adopted_column name)
 RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT false, format('column "%s" is also referenced without a foreign key, it seems', adopted_column),
+    SELECT false, format('columns may reference column "%s" without a foreign key', adopted_column),
            'These columns are of type int, and are not changed.', string_agg(statement, ' ' ORDER BY statement)
     FROM snowflake_internal.snowflake_adopt_unlinked(adopted_table, adopted_column)
     HAVING count(*) > 0;

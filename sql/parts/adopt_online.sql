@@ -76,7 +76,7 @@ BEGIN
     -- No value of the column and no value of its sequence that fits into the column is larger.
     lowest_to_come := snowflake_internal.lowest_new_id();
     IF lowest_to_come <= 2147483647 AND target.type IN ('smallint'::regtype, 'integer'::regtype) THEN
-        RAISE EXCEPTION 'values of column "%" of % may not be below the next ID', adopted_column, target.description
+        RAISE EXCEPTION 'values of column "%" of % could exceed the next ID', adopted_column, target.description
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = format('In layout "%s", the first ID of the current tick is %s. The column can contain values up to '
                                   '2147483647.', current_setting('snowflake_id.layout'), lowest_to_come),
@@ -361,7 +361,7 @@ BEGIN
                         EXECUTE pg_catalog.concat('COMMENT', pg_catalog.format(' ON COLUMN %s IS NULL', step.progress_target));
                     ELSIF step.kind OPERATOR(pg_catalog.=) 'validate' THEN
                         RAISE WARNING '%', SQLERRM
-                            USING DETAIL = 'The row has violated the constraint before. New rows are checked.',
+                            USING DETAIL = 'The row violated the constraint before the columns were replaced. New rows are checked.',
                                   HINT = pg_catalog.format('Correct the row. Then run: %s', step.statements[1]);
                         -- Only the remark is removed.
                         EXECUTE step.statements[2];

@@ -325,7 +325,7 @@ BEGIN
                 text_now := pg_get_indexdef(old.index);
                 rest := CASE WHEN starts_with(text_now, head) THEN substr(text_now, length(head) + 1) END;
                 IF rest IS NULL THEN
-                    problem := 'has a definition that is not understood: ' || text_now;
+                    problem := 'has an unexpected definition: ' || text_now;
                 ELSE
                     BEGIN
                         EXECUTE format('CREATE %sINDEX snowflake_new_%s ON %s USING %s', CASE WHEN old.indisunique THEN 'UNIQUE ' END,
@@ -373,7 +373,7 @@ BEGIN
                     JOIN pg_tablespace AS space ON space.oid = coalesce(nullif(old_class.reltablespace, 0), database.dattablespace)
                     WHERE definition.indexrelid = to_regclass(format('pg_temp.snowflake_new_%s', old.index));
                     IF right(built.rest, length(built.predicate)) <> built.predicate THEN
-                        obstacle := 'has a predicate that is not understood: ' || built.rest;
+                        obstacle := 'has an unexpected predicate: ' || built.rest;
                     ELSE
                         -- TABLESPACE precedes WHERE.
                         command := format('CREATE %sINDEX CONCURRENTLY snowflake_new_%s ON %s%s TABLESPACE %I%s;',

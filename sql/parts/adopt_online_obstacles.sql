@@ -45,7 +45,7 @@ BEGIN
     UNION
     SELECT format('%s depends on columns that are replaced', pg_describe_object('pg_class'::regclass, view, 0)),
            CASE WHEN problem IS NULL
-                THEN 'To drop the views and create them again in the last step: add views => true. The dry run shows the statements.'
+                THEN 'To drop and create the views in the last step, add views => true. The dry run shows the statements.'
                 ELSE 'Drop these objects, and create them again when the columns have been replaced.' END
     FROM views
     WHERE problem IS NOT NULL OR NOT recreates_views
@@ -121,13 +121,15 @@ BEGIN
     WHERE old.atttypid NOT IN ('smallint'::regtype, 'integer'::regtype)
 
     UNION
-    SELECT format('%s is itself a foreign key that references %s', pairs.description,
+    SELECT format('%s is itself a foreign key that references %s',
+                  pg_describe_object('pg_class'::regclass, involved.relation, involved.column_number),
                   pg_describe_object('pg_class'::regclass, foreign_key.confrelid, 0)),
            'Adopt the referenced column instead.'
-    FROM pairs
+    -- The column can be of type bigint already.
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
     JOIN pg_constraint AS foreign_key
-      ON foreign_key.conrelid = pairs.relation AND foreign_key.contype = 'f' AND pairs.old_number = ANY (foreign_key.conkey)
-    WHERE pairs.is_adopted
+      ON foreign_key.conrelid = involved.relation AND foreign_key.contype = 'f' AND involved.column_number = ANY (foreign_key.conkey)
+    WHERE involved.is_adopted
 
     UNION
     SELECT format('%s %s', known.description, known.obstacle),
@@ -137,7 +139,7 @@ BEGIN
 
     -- The columns in an expression of EXCLUDE do not belong to the constraint.
     UNION
-    SELECT format('%s cannot be added to another index', pg_describe_object('pg_constraint'::regclass, key.oid, 0)),
+    SELECT format('%s cannot be created with another index', pg_describe_object('pg_constraint'::regclass, key.oid, 0)),
            'Drop these objects, and create them again when the columns have been replaced.'
     FROM snowflake_internal.snowflake_adopt_indexes(adopted_table, adopted_column) AS indexes
     JOIN pg_constraint AS key ON key.oid = indexes.constraint_oid
@@ -374,7 +376,8 @@ VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET st
                                      WHERE attrelid = tables.relation AND attnum > 0 AND NOT attisdropped
                                        AND attname !~ '^snowflake_new_\d+$')), ', ' ORDER BY relation_name)),
            'An INSERT without a list of columns stores values in other columns, perhaps without an error. SELECT *, RETURNING *, '
-           'COPY without a list, and generated keys that a driver reads by position (JDBC, MyBatis) return other columns.'
+           'COPY TO without a list, and generated keys that a driver reads by position (JDBC, MyBatis) return other columns. From the '
+           'first step on, COPY FROM without a list, INSERT .. SELECT *, and prepared statements that return * fail.'
            || coalesce(' Functions that use whole rows: ' || (SELECT string_agg(name, ', ' ORDER BY name) FROM functions) || '.', ''),
            'Before you go on, let all statements name their columns.'
     FROM tables
@@ -407,9 +410,8 @@ VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET st
     SELECT * FROM snowflake_internal.snowflake_adopt_unlinked_note(adopted_table, adopted_column)
 
     UNION ALL
-    SELECT false, format('event triggers: %s', string_agg(quote_ident(evtname), ', ' ORDER BY evtname)),
-           'They may refuse commands of the procedure, such as DROP COLUMN in its last step, where search_path is "pg_catalog, '
-           'pg_temp".',
+    SELECT false, format('event triggers may refuse commands: %s', string_agg(quote_ident(evtname), ', ' ORDER BY evtname)),
+           'In the last step, which drops columns, search_path is "pg_catalog, pg_temp".',
            'If they refuse a command, let a superuser disable them: ALTER EVENT TRIGGER ... DISABLE;'
     FROM pg_event_trigger WHERE evtenabled <> 'D'
     HAVING count(*) > 0
@@ -417,7 +419,7 @@ VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET st
     UNION ALL
     SELECT false, format('%s will be dropped and created again', pg_describe_object('pg_class'::regclass, view, 0)),
            concat_ws(E'\n', drop_statement, array_to_string(create_statements, E'\n')),
-           'This is done together with the last step if views => true. Otherwise, execute the statements yourself.'
+           'With views => true, the last step executes the statements. Otherwise, execute them yourself.'
     FROM snowflake_internal.snowflake_adopt_views(adopted_table, adopted_column)
     WHERE problem IS NULL;
 $$;

@@ -425,7 +425,13 @@ SELECT atttypid::regtype FROM pg_attribute WHERE attrelid = 'large'::regclass AN
 -- References without a foreign key, by their names.
 CREATE TABLE posts (id serial PRIMARY KEY, n int);
 CREATE TABLE likes (post_id int, parent_post_id int, "postId" int, post_ids int[], likeable_id int, likeable_type text, boost_id int);
+CREATE TABLE tags (content_type_id int, object_id int);
 SELECT * FROM snowflake_internal.snowflake_adopt_unlinked('posts', 'id') ORDER BY 1;
+
+-- A key that is itself a foreign key, of type bigint.
+CREATE TABLE articles (id bigint PRIMARY KEY);
+CREATE TABLE drafts (id bigint PRIMARY KEY REFERENCES articles);
+SELECT code, detail, hint FROM sqlstate_of($$CALL snowflake_adopt_online('drafts', 'id')$$);
 RESET search_path;
 DROP SCHEMA shop CASCADE;
 DROP FUNCTION looks, without_oids;
