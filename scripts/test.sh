@@ -257,7 +257,7 @@ case ${1:-all} in
         export SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200} SNOWFLAKE_ID_NAMES=${NAMES:-50000}
         soak=(crashes_and_clock_steps ::accidents:: generator_script::accidents accidents_of_a_registry
             killed_while_the_file_is_written rounds_of_steps_back many_names programs_come_and_go watermark::in_order
-            watermark::standby killed_at_every_step_while_clients_write how_long_writers_wait tables::storms)
+            watermark::standby tables::storms)
         check_names "${soak[@]}"
         nextest run --profile long --no-capture -- "${soak[@]}"
         ;;

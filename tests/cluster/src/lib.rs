@@ -12,7 +12,7 @@
 //! | `ALLOW_SKIP` | 1: a test that [needs](skip::needs) something that is missing is skipped; default: it fails |
 
 pub mod accidents;
-mod adoption;
+pub mod adoption;
 pub mod book;
 pub mod check;
 pub mod citus;
@@ -40,7 +40,6 @@ pub mod versions;
 use std::ffi::OsStr;
 use std::process::{Command, Output};
 
-pub use adoption::*;
 pub use cluster::{Builder, Cluster, Settings};
 pub use faults::*;
 pub use fleet::*;

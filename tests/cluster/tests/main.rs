@@ -165,7 +165,6 @@ mod segments {
 mod tables {
     mod adopt;
     mod adopt_layout;
-    mod adopt_online;
     mod dump;
     mod names;
     mod online_catalogs;

@@ -3,18 +3,7 @@
 
 use std::thread;
 
-use harness::*;
-
-const ACCOUNTS: &str = "'accounts', 'id', pause => '0'";
-
-fn adopt(client: &mut Client, arguments: &str) {
-    adopt_online(client, arguments).unwrap_or_else(|error| panic!("{}", text(&error)));
-}
-
-fn is_bigint(client: &mut Client, table: &str, column: &str) -> bool {
-    let query = "SELECT atttypid = 'bigint'::regtype FROM pg_attribute WHERE attrelid = $1::text::regclass AND attname = $2::text";
-    client.query_one(query, &[&table, &column]).unwrap().get(0)
-}
+use harness::{adoption::*, *};
 
 /// Foreign keys whose result depends on the order in which their actions are executed. PostgreSQL executes them in the order
 /// of the names of triggers, which contain OIDs. As text, 100000 comes before 99999.
@@ -96,39 +85,14 @@ fn the_order_of_actions_is_kept() {
             ]
         );
         match is_online {
-            true => adopt(&mut client, ACCOUNTS),
+            true => adopt_online(&mut client, ACCOUNTS).unwrap(),
             false => client.run("SELECT snowflake_adopt('accounts', 'id', dry_run => false)"),
         }
-        assert!(is_bigint(&mut client, "letters", "account_id"));
+        assert!(is_bigint(&mut client, "letters.account_id"));
         assert_eq!(before, left_after_delete(&mut client), "online: {is_online}, OIDs from {next_oid}");
         let newest: i64 = single(&mut client, "SELECT max(oid::bigint) FROM pg_constraint");
         assert!(newest > 100_000 || next_oid < 50_000, "{newest}");
     }
-}
-
-fn create_tables(client: &mut Client) {
-    client.run(
-        "CREATE TABLE accounts (id serial PRIMARY KEY, name text);
-         CREATE TABLE bookings (id serial PRIMARY KEY, account_id int NOT NULL REFERENCES accounts ON DELETE CASCADE);
-         CREATE INDEX by_account ON bookings (account_id);
-         INSERT INTO accounts (name) SELECT 'account ' || n FROM generate_series(1, 100) AS n;
-         INSERT INTO bookings (account_id) SELECT n FROM generate_series(1, 100) AS n",
-    );
-}
-
-/// Takes all steps before the columns are replaced.
-fn prepare(client: &mut Client) {
-    for _ in 0..2 {
-        let command = adopt_once(client, ACCOUNTS).unwrap_or_else(|error| panic!("{}", text(&error)));
-        client.run(&command.expect("an index"));
-    }
-}
-
-fn check(client: &mut Client) {
-    assert!(is_bigint(client, "bookings", "account_id"));
-    let joined = "SELECT count(*) FROM accounts JOIN bookings ON account_id = accounts.id";
-    assert_eq!(single::<i64>(client, joined), 100);
-    assert_eq!(single::<i64>(client, LEFT_OVER), 0, "something is left over");
 }
 
 /// What other sessions change between the calls, and while the last step waits for its locks, is not undone.
@@ -138,7 +102,7 @@ fn changes_in_between_are_kept() {
     let mut client = cluster.connect();
     create_tables(&mut client);
     client.run("ALTER TABLE bookings ADD CONSTRAINT positive CHECK (account_id > 0)");
-    prepare(&mut client);
+    prepare(&mut client, ACCOUNTS, 3);
     client.run(
         "CREATE TABLE late (account_id smallint REFERENCES accounts ON UPDATE CASCADE);
          INSERT INTO late VALUES (7);
@@ -149,25 +113,16 @@ fn changes_in_between_are_kept() {
          COMMENT ON TABLE bookings IS 'a comment'; COMMENT ON COLUMN bookings.account IS 'the account'",
     );
     // The trigger refers to the old name of the column.
-    let (state, message) =
-        failure(&mut client, &format!("CALL snowflake_adopt_online({ACCOUNTS}, dry_run => false)"));
+    let (state, message) = refusal(&mut client, ACCOUNTS);
     assert_eq!(state, "0A000", "{message}");
     assert!(message.contains("trigger zz_snowflake_new_2 of table public.bookings was changed"), "{message}");
     client.run("ALTER TABLE bookings RENAME COLUMN account TO account_id");
-    while let Some(command) =
-        adopt_once(&mut client, ACCOUNTS).unwrap_or_else(|error| panic!("{}", text(&error)))
-    {
-        client.run(&command);
-        let missing = "SELECT count(*) FROM pg_class WHERE relname LIKE 'snowflake_new_%' AND relkind = 'i'";
-        if single::<i64>(&mut client, missing) == 3 {
-            break;
-        }
-    }
+    prepare(&mut client, ACCOUNTS, 4);
     let mut holder = cluster.connect();
     holder.run("BEGIN; SELECT FROM accounts LIMIT 1");
+    let arguments = format!("{ACCOUNTS}, lock_wait => '500 ms'");
     thread::scope(|scope| {
-        let adoption =
-            scope.spawn(|| adopt(&mut cluster.connect(), &format!("{ACCOUNTS}, lock_wait => '500 ms'")));
+        let adoption = scope.spawn(|| adopt_online(&mut cluster.connect(), &arguments).unwrap());
         eventually("the exchange to wait", || {
             single::<bool>(
                 &mut client,
@@ -176,13 +131,13 @@ fn changes_in_between_are_kept() {
         });
         // These need no lock of the tables.
         client.run(
-            "ALTER INDEX by_account RENAME TO \"renamed Index\";
+            "ALTER INDEX bookings_account_id_idx RENAME TO \"renamed Index\";
              COMMENT ON INDEX \"renamed Index\" IS 'its comment'; COMMENT ON INDEX accounts_pkey IS 'the key'",
         );
         holder.run("COMMIT");
         adoption.join().unwrap();
     });
-    check(&mut client);
+    check_tables(&mut client);
     let indexes = "SELECT string_agg(concat_ws(' ', indexrelid::regclass, indkey, obj_description(indexrelid, 'pg_class')), ', '
                                      ORDER BY indexrelid::regclass::text)
                    FROM pg_index WHERE indrelid IN ('accounts'::regclass, 'bookings'::regclass)";
@@ -223,16 +178,15 @@ fn an_event_trigger_forbids_it() {
     );
     client.run("CALL snowflake_adopt_online('accounts', 'id')");
     assert!(cluster.log().contains("NOTICE:  event triggers may refuse commands: keep_columns"), "{}", cluster.log());
-    prepare(&mut client);
+    prepare(&mut client, ACCOUNTS, 3);
     let before = properties(&mut client);
-    let (_, message) =
-        failure(&mut client, &format!("CALL snowflake_adopt_online({ACCOUNTS}, dry_run => false)"));
+    let (_, message) = refusal(&mut client, ACCOUNTS);
     assert!(message.starts_with("columns are kept here"), "{message}");
     assert_eq!(before, properties(&mut client));
-    client.run("INSERT INTO bookings (account_id) VALUES (1); DELETE FROM bookings WHERE id > 100");
+    client.run("INSERT INTO bookings (account_id) VALUES (1); DELETE FROM bookings WHERE id > 1000");
     client.run("DROP EVENT TRIGGER keep_columns");
-    adopt(&mut client, ACCOUNTS);
-    check(&mut client);
+    adopt_online(&mut client, ACCOUNTS).unwrap();
+    check_tables(&mut client);
 }
 
 /// Columns, constraints, indexes and triggers of all tables of schema `public`.
@@ -347,7 +301,7 @@ fn obstacles_at_the_beginning_and_in_the_middle() {
     create_tables(&mut client);
     for is_begun in [false, true] {
         if is_begun {
-            prepare(&mut client);
+            prepare(&mut client, ACCOUNTS, 3);
         }
         let before = properties(&mut superuser);
         for Obstacle { create, says, remove } in OBSTACLES {
@@ -379,6 +333,6 @@ fn obstacles_at_the_beginning_and_in_the_middle() {
     }
     // The owner's rows are not filtered.
     assert!(single::<bool>(&mut superuser, "SELECT relrowsecurity FROM pg_class WHERE relname = 'bookings'"));
-    adopt(&mut client, ACCOUNTS);
-    check(&mut superuser);
+    adopt_online(&mut client, ACCOUNTS).unwrap();
+    check_tables(&mut superuser);
 }

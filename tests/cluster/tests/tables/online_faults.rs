@@ -1,80 +1,12 @@
-//! Faults while tables are adopted online: locks and snapshots that other sessions hold, wrong rows, two administrators, and
-//! copies of a database whose adoption has not ended.
+//! Faults while tables are adopted online: interrupted calls, locks and snapshots that other sessions hold, wrong rows, two
+//! administrators, and copies of a database whose adoption has not ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::*;
-
-const ACCOUNTS: &str = "'accounts', 'id', pause => '0'";
-
-/// The adopted table, and two tables that reference it. Three indexes contain the columns.
-fn create_tables(client: &mut Client) {
-    client.run(
-        "CREATE TABLE accounts (id serial PRIMARY KEY, n int NOT NULL DEFAULT 0);
-         CREATE TABLE bookings (id serial PRIMARY KEY, account_id int NOT NULL REFERENCES accounts ON DELETE CASCADE);
-         CREATE TABLE visits (account_id int REFERENCES accounts ON DELETE SET NULL, note text);
-         CREATE INDEX ON bookings (account_id);
-         CREATE INDEX ON visits (account_id);
-         INSERT INTO accounts SELECT FROM generate_series(1, 1000);
-         INSERT INTO bookings (account_id) SELECT n FROM generate_series(1, 1000) AS n;
-         INSERT INTO visits SELECT n, 'visit of ' || n FROM generate_series(1, 1000) AS n",
-    );
-}
-
-/// Takes all steps before the columns are replaced.
-fn prepare(client: &mut Client, arguments: &str, indexes: i64) {
-    let built = "SELECT count(*) FROM pg_class WHERE relname LIKE 'snowflake_new_%' AND relkind = 'i'";
-    while single::<i64>(client, built) < indexes {
-        let command = adopt_once(client, arguments).unwrap_or_else(|error| panic!("{}", text(&error)));
-        client.run(&command.expect("an index that is not built yet"));
-    }
-}
-
-#[track_caller]
-fn finish(client: &mut Client, arguments: &str) {
-    adopt_online(client, arguments).unwrap_or_else(|error| panic!("{}", text(&error)));
-}
-
-/// The message of a call that must fail.
-#[track_caller]
-fn refusal(client: &mut Client, arguments: &str) -> String {
-    failure(client, &format!("CALL snowflake_adopt_online({arguments}, dry_run => false)")).1
-}
-
-#[track_caller]
-fn is_bigint(client: &mut Client, column: &str) -> bool {
-    let (table, column) = column.split_once('.').expect("table.column");
-    single(
-        client,
-        &format!(
-            "SELECT atttypid = 'bigint'::regtype FROM pg_attribute
-             WHERE attrelid = '{table}'::regclass AND attname = '{column}'"
-        ),
-    )
-}
-
-/// All rows are there with their values, the foreign keys are valid and enforced, and nothing is left over.
-#[track_caller]
-fn check(client: &mut Client) {
-    for column in ["accounts.id", "bookings.account_id", "visits.account_id"] {
-        assert!(is_bigint(client, column), "{column}");
-    }
-    let mut is = |what: &str, expected: i64| {
-        assert_eq!(single::<i64>(client, &format!("SELECT count(*) FROM {what}")), expected, "{what}");
-    };
-    is("generate_series(1, 1000) AS number JOIN accounts ON id = number", 1000);
-    is("generate_series(1, 1000) AS number JOIN bookings ON id = number AND account_id = number", 1000);
-    is(
-        "generate_series(1, 1000) AS number JOIN visits ON account_id = number AND note = 'visit of ' || number",
-        1000,
-    );
-    is("pg_constraint WHERE contype = 'f' AND convalidated AND confrelid = 'accounts'::regclass", 2);
-    assert_eq!(single::<i64>(client, LEFT_OVER), 0, "something is left over");
-    assert_eq!(failure(client, "INSERT INTO visits (account_id) VALUES (-1)").0, "23503");
-}
+use harness::{adoption::*, *};
 
 fn server() -> Cluster {
     let cluster = Cluster::builder().worker(1).start();
@@ -94,6 +26,75 @@ fn add_columns(cluster: &Cluster) {
         let error = canceled.join().unwrap();
         assert!(error.code().is_some_and(|code| code.code() == "57014"), "{}", text(&error));
     });
+}
+
+/// An event trigger ends the session at the first command, then after one more command, then after two more, and so on.
+/// Thus every transaction is interrupted between any two of its commands.
+#[test]
+fn killed_between_any_two_commands() {
+    let cluster = server();
+    cluster.connect().run(
+        "CREATE SEQUENCE commands;
+         CREATE FUNCTION end_session() RETURNS event_trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             -- The checks before a step create indexes on temporary tables.
+             IF NOT EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE schema_name LIKE 'pg\\_temp%')
+                AND nextval('public.commands') IN (SELECT n * (n + 1) / 2 FROM generate_series(1, 100) AS n) THEN
+                 PERFORM pg_terminate_backend(pg_backend_pid());
+                 PERFORM pg_sleep(10);
+             END IF;
+         END
+         $$;
+         CREATE EVENT TRIGGER end_session ON ddl_command_end EXECUTE FUNCTION end_session()",
+    );
+    let mut kills = 0;
+    let adopt = |client: &mut Client| {
+        adopt_online(client, ACCOUNTS)?;
+        client.batch_execute("SELECT snowflake_adopt('accounts', 'id', dry_run => false)")
+    };
+    while let Err(error) = adopt(&mut cluster.connect()) {
+        let is_killed = error.is_closed() || error.code().is_some_and(|code| code.code() == "57P01");
+        assert!(is_killed, "{}", text(&error));
+        kills += 1;
+    }
+    assert!(kills > 20, "only {kills} kills");
+    check_tables(&mut cluster.connect());
+}
+
+/// A transaction that uses the tables delays the adoption, which blocks other sessions only for moments, and gives up in
+/// the end. It goes on when the transaction has ended.
+#[test]
+fn long_transactions() {
+    let cluster = server();
+    let (mut client, mut other, mut writer) = (cluster.connect(), cluster.connect(), cluster.connect());
+    let impatient = format!("{ACCOUNTS}, lock_wait => '2 ms'");
+    let mut gives_up = |client: &mut Client, at: &str| {
+        let (updates, result) = beside(
+            [|stop: &AtomicBool| {
+                let mut updates = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    writer.run("UPDATE accounts SET n = n + 1 WHERE id = 3");
+                    updates += 1;
+                    thread::sleep(Duration::from_millis(2));
+                }
+                updates
+            }],
+            || refusal(client, &impatient),
+        );
+        assert!(updates[0] > 2, "{} updates", updates[0]);
+        assert_eq!(result.0, "55P03", "{}", result.1);
+        assert!(result.1.starts_with(&format!("gave up after 60 attempts: {at}")), "{}", result.1);
+    };
+    other.run("BEGIN; SELECT FROM accounts LIMIT 1");
+    gives_up(&mut client, "adding new columns to public.accounts");
+    other.run("COMMIT");
+    add_columns(&cluster);
+    // A row that is locked is not waited for.
+    other.run("BEGIN; UPDATE accounts SET n = 2 WHERE id = 900");
+    gives_up(&mut client, "filling the new columns of public.accounts");
+    other.run("COMMIT");
+    adopt_online(&mut client, ACCOUNTS).unwrap();
+    check_tables(&mut cluster.connect());
 }
 
 /// While another session keeps a row of the last pages locked, the row is not filled, and nobody believes that it is. Its value
@@ -124,8 +125,8 @@ fn a_locked_row_on_the_last_page() {
     client.run("RESET statement_timeout");
     client.run(comment);
     other.run("COMMIT");
-    finish(&mut client, ACCOUNTS);
-    check(&mut client);
+    adopt_online(&mut client, ACCOUNTS).unwrap();
+    check_tables(&mut client);
 }
 
 /// The proofs are checked again when all tables are locked. A constraint that is valid but proves nothing is refused.
@@ -141,13 +142,13 @@ fn proofs_that_prove_nothing() {
          UPDATE visits SET snowflake_new_1 = 7 WHERE account_id = 8;
          ALTER TABLE visits ENABLE ALWAYS TRIGGER zz_snowflake_new_1",
     );
-    let message = refusal(&mut client, ACCOUNTS);
+    let (_, message) = refusal(&mut client, ACCOUNTS);
     assert!(message.contains("constraint snowflake_new_1 of table public.visits was changed"), "{message}");
     assert!(!is_bigint(&mut client, "accounts.id"));
-    finish(&mut client, &format!("{ACCOUNTS}, abandon => true"));
-    assert_eq!(single::<i64>(&mut client, LEFT_OVER), 0, "something is left over");
-    finish(&mut client, ACCOUNTS);
-    check(&mut client);
+    adopt_online(&mut client, &format!("{ACCOUNTS}, abandon => true")).unwrap();
+    assert_eq!(left_over(&mut client), 0);
+    adopt_online(&mut client, ACCOUNTS).unwrap();
+    check_tables(&mut client);
 }
 
 /// `lock_wait` is for all tables together. Idle transactions hold the tables, each of them until someone has waited for it for
@@ -187,7 +188,7 @@ fn lock_wait_is_for_all_tables_together() {
     };
     let (slowest, ()) = beside([read], || {
         thread::scope(|scope| {
-            let adoption = scope.spawn(|| finish(&mut cluster.connect(), &arguments));
+            let adoption = scope.spawn(|| adopt_online(&mut cluster.connect(), &arguments).unwrap());
             let mut observer = cluster.connect();
             let waited_for = "SELECT relation::regclass::text FROM pg_locks
                               WHERE NOT granted AND mode = 'AccessExclusiveLock' AND waitstart < clock_timestamp() - $1::text::interval";
@@ -234,7 +235,7 @@ fn a_row_that_has_always_been_wrong() {
     let (sender, notices) = mpsc::channel::<String>();
     let mut client =
         cluster.try_connect_heard("test", move |notice| sender.send(notice.into()).unwrap()).unwrap();
-    finish(&mut client, ACCOUNTS);
+    adopt_online(&mut client, ACCOUNTS).unwrap();
     drop(client);
     let notices: Vec<String> = notices.iter().collect();
     let named: Vec<_> =
@@ -249,15 +250,15 @@ fn a_row_that_has_always_been_wrong() {
     );
     let invalid = "SELECT string_agg(conname, ',')::text FROM pg_constraint WHERE NOT convalidated";
     assert_eq!(single::<String>(&mut client, invalid), "bookings_account_id_fkey");
-    assert_eq!(single::<i64>(&mut client, LEFT_OVER), 0, "something is left over");
+    assert_eq!(left_over(&mut client), 0);
     assert_eq!(failure(&mut client, "INSERT INTO bookings (account_id) VALUES (-1)").0, "23503");
     // Another call has nothing to do.
-    finish(&mut client, ACCOUNTS);
+    adopt_online(&mut client, ACCOUNTS).unwrap();
     client.run(
         "DELETE FROM bookings WHERE id = 5000;
          ALTER TABLE bookings VALIDATE CONSTRAINT bookings_account_id_fkey",
     );
-    check(&mut client);
+    check_tables(&mut client);
 }
 
 /// A transaction with a snapshot from before the columns were filled would find NULL. So it is waited for.
@@ -275,7 +276,7 @@ fn old_snapshots() {
         let (sender, notices) = mpsc::channel::<String>();
         let mut administrator =
             cluster.try_connect_heard("test", move |notice| sender.send(notice.into()).unwrap()).unwrap();
-        let adoption = scope.spawn(move || finish(&mut administrator, events));
+        let adoption = scope.spawn(move || adopt_online(&mut administrator, events).unwrap());
         let waits = |notice: &String| notice == "waiting for older snapshots";
         assert!(notices.iter().any(|notice| waits(&notice)), "it did not wait");
         assert!(!is_bigint(&mut client, "events.id"));
@@ -285,7 +286,7 @@ fn old_snapshots() {
     });
     assert!(is_bigint(&mut client, "events.id"));
     assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM events WHERE id IS DISTINCT FROM n"), 0);
-    assert_eq!(single::<i64>(&mut client, LEFT_OVER), 0, "something is left over");
+    assert_eq!(left_over(&mut client), 0);
 }
 
 /// Two administrators call at once, and again when one of them is in the way of the other. Both come to the end.
@@ -313,7 +314,7 @@ fn two_callers_at_once() {
         callers.into_iter().map(|caller| caller.join().unwrap()).collect()
     });
     println!("{others:#?}");
-    check(&mut cluster.connect());
+    check_tables(&mut cluster.connect());
 }
 
 /// The database is dumped and restored between any two calls, with and without comments. Both databases go on to the end.
@@ -341,15 +342,15 @@ fn dumped_and_restored_in_the_middle() {
                 "INSERT INTO accounts (id) VALUES (2000); INSERT INTO visits (account_id) VALUES (2000);
                  UPDATE visits SET note = note WHERE account_id < 10; ANALYZE",
             );
-            finish(&mut copy, ACCOUNTS);
-            check(&mut copy);
+            adopt_online(&mut copy, ACCOUNTS).unwrap();
+            check_tables(&mut copy);
             if options.is_empty() {
                 let comment = "SELECT obj_description(oid, 'pg_constraint') FROM pg_constraint WHERE conname = 'visits_account_id_fkey'";
                 assert_eq!(single::<String>(&mut copy, comment), "their own");
             }
         }
-        finish(&mut client, ACCOUNTS);
-        check(&mut client);
+        adopt_online(&mut client, ACCOUNTS).unwrap();
+        check_tables(&mut client);
     }
 }
 
@@ -368,8 +369,8 @@ fn the_extension_is_dropped_in_the_middle() {
         );
         client.run("CREATE EXTENSION snowflake_id");
     }
-    finish(&mut client, ACCOUNTS);
-    check(&mut client);
+    adopt_online(&mut client, ACCOUNTS).unwrap();
+    check_tables(&mut client);
 }
 
 /// A table references two tables. The second adoption is refused until the first one has ended.
@@ -385,7 +386,7 @@ fn two_adoptions_share_a_table() {
     );
     let products = "'products', 'id', pause => '0'";
     prepare(&mut client, ACCOUNTS, 1);
-    let message = refusal(&mut client, products);
+    let (_, message) = refusal(&mut client, products);
     assert!(
         message.contains("column account_id of table public.bookings is being adopted by another call"),
         "{message}"
@@ -415,7 +416,7 @@ fn two_adoptions_share_a_table() {
         scope.spawn(call(ACCOUNTS));
         scope.spawn(call(products));
     });
-    check(&mut client);
+    check_tables(&mut client);
     for column in ["products.id", "bookings.product_id"] {
         assert!(is_bigint(&mut client, column), "{column}");
     }
@@ -428,15 +429,14 @@ fn a_standby_is_promoted_in_the_middle() {
     let cluster = server();
     let standby = cluster.start_standby(&[]);
     let mut client = cluster.connect();
-    let read_only = refusal(&mut standby.connect(), ACCOUNTS);
+    let (_, read_only) = refusal(&mut standby.connect(), ACCOUNTS);
     assert!(read_only.contains("read-only"), "{read_only}");
     prepare(&mut client, ACCOUNTS, 2);
-    let built = "SELECT count(*) FROM pg_class WHERE relname LIKE 'snowflake_new_%' AND relkind = 'i'";
-    all_arrive("the indexes", || single::<i64>(&mut standby.connect(), built) == 2);
+    all_arrive("the indexes", || new_indexes(&mut standby.connect()) == 2);
     drop(client);
     cluster.stop_server("fast");
     standby.promote();
     let mut client = standby.connect();
-    finish(&mut client, ACCOUNTS);
-    check(&mut client);
+    adopt_online(&mut client, ACCOUNTS).unwrap();
+    check_tables(&mut client);
 }
