@@ -1,10 +1,27 @@
 //! What is compared before and after: the dump, the rows, the types, and the result of some statements.
 
-use std::collections::BTreeMap;
-
-use harness::{Client, Cluster, rows_of, single, successful, text};
+use harness::{Client, Cluster, Run, rows_of, single, successful, text};
 
 use super::schema::SCHEMA;
+
+/// What is between a column and its type, in a line of [`state`].
+pub const TYPE: &str = " is of type ";
+
+/// Panics if lines differ, or are in another order.
+#[track_caller]
+pub fn assert_same(before: &[String], after: &[String]) {
+    let only_in = |these: &[String], others: &[String]| {
+        these.iter().filter(|line| !others.contains(line)).cloned().collect::<Vec<_>>().join("\n")
+    };
+    let (gone, new) = (only_in(before, after), only_in(after, before));
+    assert!(gone.is_empty() && new.is_empty(), "before:\n{gone}\nafter:\n{new}");
+    assert_eq!(before, after, "the order has changed");
+}
+
+/// Everything that must not change, in lines: the dump, the actions of foreign keys, the rows, and the types of columns.
+pub fn state(cluster: &Cluster, database: &str, client: &mut Client) -> Vec<String> {
+    [dump(cluster, database, false), actions(client), rows(client), types(client)].concat()
+}
 
 /// The statements of `pg_dump --schema-only`, sorted, and without what may change: types of integers, and the order of columns
 /// in a table. If `default_may_change`, the default, the identity and the sequence of a column may change, too.
@@ -66,75 +83,63 @@ fn table(statement: &str, default_may_change: bool) -> String {
 }
 
 /// The rows of each table, by the names of their columns.
-pub fn rows(client: &mut Client) -> BTreeMap<String, String> {
-    let tables: Vec<String> = rows_of(
-        client,
-        &format!(
-            "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = '{SCHEMA}'::regnamespace AND relkind IN ('r', 'p')"
-        ),
-    )
-    .iter()
-    .map(|row| row.get(0))
-    .collect();
+fn rows(client: &mut Client) -> Vec<String> {
+    let query = format!(
+        "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = '{SCHEMA}'::regnamespace AND relkind IN ('r', 'p') ORDER BY 1"
+    );
+    let tables = lines(client, &query);
     let of = |table: String| {
-        let digest = single(
+        let digest: String = single(
             client,
             &format!(
                 "SELECT coalesce(md5(string_agg(row, E'\\n' ORDER BY row)), '')
                  FROM (SELECT to_jsonb(t)::text COLLATE \"C\" FROM {table} AS t) AS rows (row)"
             ),
         );
-        (table, digest)
+        format!("rows of {table}: {digest}")
     };
     tables.into_iter().map(of).collect()
 }
 
 /// The types of all columns of tables.
-pub fn types(client: &mut Client) -> BTreeMap<(String, String), String> {
+fn types(client: &mut Client) -> Vec<String> {
     let query = format!(
-        "SELECT format('{SCHEMA}.\"%s\"', replace(relname, '\"', '\"\"')), format('\"%s\"', replace(attname, '\"', '\"\"')), atttypid::regtype::text
+        "SELECT format('{SCHEMA}.\"%s\".\"%s\"{TYPE}%s', replace(relname, '\"', '\"\"'), replace(attname, '\"', '\"\"'), atttypid::regtype)
          FROM pg_attribute JOIN pg_class AS class ON class.oid = attrelid
-         WHERE relnamespace = '{SCHEMA}'::regnamespace AND relkind = 'r' AND attnum > 0 AND NOT attisdropped"
+         WHERE relnamespace = '{SCHEMA}'::regnamespace AND relkind = 'r' AND attnum > 0 AND NOT attisdropped ORDER BY 1"
     );
-    rows_of(client, &query).iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect()
+    lines(client, &query)
 }
 
 /// The actions of foreign keys, in the order in which they are executed. A dump does not show it.
-pub fn actions(client: &mut Client) -> Vec<String> {
+fn actions(client: &mut Client) -> Vec<String> {
     let query = format!(
         "SELECT concat_ws(' ', tgrelid::regclass, conname, tgfoid::regproc, tgenabled, tgdeferrable, tginitdeferred, convalidated)
          FROM pg_trigger JOIN pg_constraint AS definition ON definition.oid = tgconstraint
-         WHERE connamespace = '{SCHEMA}'::regnamespace AND tgisinternal AND tgfoid::regproc::text !~ 'RI_FKey_check_' ORDER BY tgrelid::regclass::text, tgname COLLATE \"C\""
+         WHERE connamespace = '{SCHEMA}'::regnamespace AND tgisinternal AND tgfoid::regproc::text !~ 'RI_FKey_check_'
+         ORDER BY tgrelid::regclass::text, tgname COLLATE \"C\""
     );
-    rows_of(client, &query).iter().map(|row| row.get(0)).collect()
+    lines(client, &query)
+}
+
+fn lines(client: &mut Client, query: &str) -> Vec<String> {
+    rows_of(client, query).iter().map(|row| row.get(0)).collect()
 }
 
 /// What these statements do in a transaction that is rolled back: their errors, and the rows at the end.
-pub fn outcome(
-    client: &mut Client,
-    statements: &[String],
-) -> Result<(Vec<String>, BTreeMap<String, String>), String> {
-    let run = |client: &mut Client, statement: &str| {
-        client.batch_execute(statement).unwrap_or_else(|error| panic!("{statement}: {}", text(&error)));
-    };
-    run(client, "BEGIN");
-    let mut errors = vec![];
+pub fn outcome(client: &mut Client, statements: &[String]) -> Vec<String> {
+    client.run("BEGIN");
+    let mut outcome = vec![];
     for statement in statements {
-        run(client, "SAVEPOINT one");
-        match client.batch_execute(statement) {
-            Ok(()) => run(client, "RELEASE one"),
-            Err(error) => {
-                let error = error.as_db_error().ok_or_else(|| format!("{statement}: {error}"))?;
-                errors.push(format!(
-                    "{statement}: {} {}",
-                    error.code().code(),
-                    error.constraint().unwrap_or_default()
-                ));
-                run(client, "ROLLBACK TO one");
-            }
+        client.run("SAVEPOINT one");
+        if let Err(error) = client.batch_execute(statement) {
+            let error = error.as_db_error().unwrap_or_else(|| panic!("{statement}: {}", text(&error)));
+            let constraint = error.constraint().unwrap_or_default();
+            outcome.push(format!("{statement}: {} {constraint}", error.code().code()));
+            client.run("ROLLBACK TO one");
         }
     }
-    let rows = rows(client);
-    run(client, "ROLLBACK");
-    Ok((errors, rows))
+    outcome.extend(rows(client));
+    client.run("ROLLBACK");
+    outcome
 }

@@ -23,6 +23,7 @@ pub fn quoted(name: &str) -> String {
 /// A table or a column, as it is written in SQL.
 type Name = String;
 
+#[derive(Default)]
 pub struct Schema {
     pub owner: &'static str,
     /// The adopted table and column.
@@ -32,11 +33,11 @@ pub struct Schema {
     pub views: bool,
     /// The statements that create tables and rows. All of them succeed.
     pub tables: Vec<String>,
-    /// Statements that may fail, for example for an index with a name that is taken. The first part is the role, if it is
-    /// not the owner.
-    pub extras: Vec<(Option<&'static str>, String)>,
-    /// The columns that become bigint, as pairs of table and column.
-    pub widened: BTreeSet<(Name, Name)>,
+    /// Statements that may fail, for example for an index with a name that is taken.
+    pub extras: Vec<String>,
+    pub by_superuser: Vec<String>,
+    /// The columns that become bigint, as table, period and column.
+    pub widened: BTreeSet<String>,
     /// Statements that change rows, and may fail.
     pub changes: Vec<String>,
     /// After so many calls, the adoption is abandoned.
@@ -62,17 +63,7 @@ struct Draft<'a> {
 /// Draws a schema.
 pub fn draw(random: &mut Random, has_extensions: bool) -> Schema {
     let owner = *random.one_of(&OWNERS);
-    let schema = Schema {
-        owner,
-        table: String::new(),
-        column: String::new(),
-        views: false,
-        tables: vec![],
-        extras: vec![],
-        widened: BTreeSet::new(),
-        changes: vec![],
-        abandon_after: None,
-    };
+    let schema = Schema { owner, ..Schema::default() };
     let mut draft = Draft { random, has_extensions, taken: BTreeSet::new(), schema };
     draft.fill();
     draft.schema
@@ -141,7 +132,7 @@ impl Draft<'_> {
     }
 
     fn extra(&mut self, statement: String) {
-        self.schema.extras.push((None, statement));
+        self.schema.extras.push(statement);
     }
 
     fn fill(&mut self) {
@@ -202,22 +193,19 @@ impl Draft<'_> {
         );
         self.run(rows);
         if key_type != "bigint" {
-            self.schema.widened.insert((table.clone(), id.clone()));
+            self.schema.widened.insert(format!("{table}.{id}"));
         }
-        let mut children = vec![];
         if self.chance(50) {
             let actions = self.actions(&up, false);
             self.run(format!(
                 "ALTER TABLE {table} ADD FOREIGN KEY ({up}) REFERENCES {table} ({id}) {actions}"
             ));
             if up_type == "int" {
-                self.schema.widened.insert((table.clone(), up.clone()));
+                self.schema.widened.insert(format!("{table}.{up}"));
             }
         }
-        for _ in 0..=self.random.below(3) {
-            let child = self.child(&table, &id, &tenant, &code);
-            children.push(child);
-        }
+        let children: Vec<Child> =
+            (0..=self.random.below(3)).map(|_| self.child(&table, &id, &tenant, &code)).collect();
         self.schema.table = table.clone();
         self.schema.column = id[1..id.len() - 1].replace("\"\"", "\"");
         self.decorate(&table, &id, &note, &tenant);
@@ -294,7 +282,6 @@ impl Draft<'_> {
              SELECT k, 1 + k % 2, 'text ' || n % 5, 1 + n % 50, timestamptz '2026-01-01 00:00Z' + n * interval '1 h', ARRAY[n, 1], n
              FROM generate_series(1, {rows}) AS n CROSS JOIN LATERAL (SELECT CASE {nulls} WHEN true THEN 1 + n % 50 END) AS key (k)"
         ));
-        let mut keys = vec![];
         let columns = match is_composite {
             true => (format!("{key}, {tenant}"), format!("{id}, {parent_tenant}")),
             false => (key.clone(), id.clone()),
@@ -303,10 +290,10 @@ impl Draft<'_> {
         let matching = self.pick(&["", "", " MATCH FULL"]);
         let actions = self.actions(&key, is_composite);
         let validity = if self.chance(10) { " NOT VALID" } else { "" };
-        keys.push(format!(
+        let mut keys = vec![format!(
             "ADD CONSTRAINT {constraint} FOREIGN KEY ({}) REFERENCES {parent} ({}){matching}{actions}{validity}",
             columns.0, columns.1
-        ));
+        )];
         // The same column again, and a foreign key that is not adopted: their actions have an order.
         if self.chance(30) {
             let actions = self.actions(&key, false);
@@ -323,7 +310,7 @@ impl Draft<'_> {
             self.run(format!("ALTER TABLE {table} {foreign_key}"));
         }
         if key_type != "bigint" {
-            self.schema.widened.insert((table.clone(), key.clone()));
+            self.schema.widened.insert(format!("{table}.{key}"));
         }
         if is_unique {
             self.run(format!("ALTER TABLE {table} ADD UNIQUE ({key})"));
@@ -342,7 +329,7 @@ impl Draft<'_> {
                     "ALTER TABLE {grandchild} ADD FOREIGN KEY ({own}) REFERENCES {table} ({key}){actions}"
                 ));
                 if key_type != "bigint" {
-                    self.schema.widened.insert((grandchild, own));
+                    self.schema.widened.insert(format!("{grandchild}.{own}"));
                 }
             }
         }
@@ -531,14 +518,8 @@ format!("ALTER TABLE {table} ALTER {note} SET (n_distinct = 5)"),
             format!("ALTER TABLE {other} DISABLE TRIGGER ALL"),
         ];
         match self.chance(15) {
-            true => {
-                let statement = self.random.one_of(&by_superuser).clone();
-                self.schema.extras.push((Some("test"), statement));
-            }
-            false => {
-                let statement = self.random.one_of(&all).clone();
-                self.extra(statement);
-            }
+            true => self.schema.by_superuser.push(self.random.one_of(&by_superuser).clone()),
+            false => self.schema.extras.push(self.random.one_of(&all).clone()),
         }
     }
 
