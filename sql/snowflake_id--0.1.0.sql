@@ -2041,11 +2041,6 @@ COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean, regrole, text) IS
 -- The constraint CHECK refers to both columns, so they are still found. The objects belong to the owner of the table, and do not
 -- depend on the extension.
 
-CREATE FUNCTION snowflake_internal.snowflake_adopt_marker() RETURNS text
-IMMUTABLE PARALLEL SAFE LANGUAGE sql RETURN 'snowflake_adopt_online: ';
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_marker() IS
-    'begin of the comments of snowflake_adopt_online(); internal';
-
 -- The body of the trigger function. PL/pgSQL has keywords of its own, so the name of the column is always quoted.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_copy_body(new_name name, old_name name) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -2181,13 +2176,11 @@ BEGIN
     WITH pairs AS MATERIALIZED (
         SELECT * FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
     )
-    SELECT constraint_row.oid, constraint_row.conrelid, format('%I.%I', namespace.nspname, class.relname),
+    SELECT constraint_row.oid, constraint_row.conrelid, constraint_row.conrelid::regclass::text,
            nullif(constraint_row.confrelid, 0), constraint_row.conname, constraint_row.contype,
            regexp_replace(pg_get_constraintdef(constraint_row.oid), ' NOT VALID$', ''), constraint_row.convalidated,
            obj_description(constraint_row.oid, 'pg_constraint')
     FROM pg_constraint AS constraint_row
-    JOIN pg_class AS class ON class.oid = constraint_row.conrelid
-    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
     WHERE constraint_row.contype IN ('f', 'c') AND constraint_row.conparentid = 0
       AND (EXISTS (SELECT FROM pairs
                    WHERE constraint_row.conrelid = pairs.relation AND pairs.old_number = ANY (constraint_row.conkey)
@@ -2435,20 +2428,9 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_definitions(regclass, name) IS
     'definitions of the new indexes, and constraints and indexes whose definitions would change, for snowflake_adopt_online()';
 
--- The columns whose types change, in the form in which snowflake_adopt_properties() expects them.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_widened(adopted_table regclass, adopted_column name) RETURNS text[]
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
-    SELECT coalesce(array_agg(concat(relation, '.', column_name)), '{}')
-    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) WHERE NOT is_bigint;
-$$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_widened(regclass, name) IS
-    'columns whose types change, for snowflake_adopt() and snowflake_adopt_online()';
-
 CREATE FUNCTION snowflake_internal.snowflake_adopt_names(relations oid[]) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT string_agg(format('%I.%I', namespace.nspname, class.relname), ', ' ORDER BY class.oid)
-    FROM pg_class AS class JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
-    WHERE class.oid = ANY (relations);
+    SELECT string_agg(relation::regclass::text, ', ' ORDER BY relation) FROM unnest(relations) AS relation;
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_names(oid[]) IS
     'qualified names of tables, for snowflake_adopt_online()';
@@ -2507,7 +2489,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_holders(text[]) IS
 -- The views that depend on columns to be replaced, directly or through other views, with all that they have. `depth` is the
 -- number of views below, so a view with a greater depth is dropped first.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_views(adopted_table regclass, adopted_column name)
-RETURNS TABLE (depth int, view oid, drop_statement text, create_statements text[], problem text)
+RETURNS TABLE (depth int, view oid, name text, drop_statement text, create_statements text[], problem text)
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 'ISO' SET intervalstyle = 'postgres' AS $$
 #variable_conflict use_column
@@ -2544,7 +2526,7 @@ BEGIN
         JOIN pg_class AS class ON class.oid = involved.relation
         WHERE NOT involved.is_bigint
     )
-    SELECT deepest.depth, deepest.view, format('DROP VIEW %s;', place.name),
+    SELECT deepest.depth, deepest.view, place.name, format('DROP VIEW %s;', place.name),
            array_remove(
                ARRAY[
                    format('CREATE VIEW %s (%s)%s AS %s', place.name,
@@ -2615,8 +2597,7 @@ BEGIN
                 THEN 'part of an extension' END
     FROM deepest
     JOIN pg_class AS class ON class.oid = deepest.view
-    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
-    CROSS JOIN LATERAL format('%I.%I', namespace.nspname, class.relname) AS place (name);
+    CROSS JOIN LATERAL (SELECT class.oid::regclass::text) AS place (name);
 END
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_views(regclass, name) IS
@@ -2662,19 +2643,6 @@ SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_view_properties(text[]) IS
     'what the catalogs contain about views and must not change, for snowflake_adopt_online()';
-
--- All tables and views whose catalog rows the plan depends on.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_watched(adopted_table regclass, adopted_column name) RETURNS oid[]
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
-    SELECT array_agg(watched.relation)
-    FROM (
-        SELECT relation FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true)
-        UNION SELECT unnest(snowflake_internal.snowflake_adopt_locked(adopted_table, adopted_column))
-        UNION SELECT view FROM snowflake_internal.snowflake_adopt_views(adopted_table, adopted_column)
-    ) AS watched;
-$$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_watched(regclass, name) IS
-    'tables, and views of columns to be replaced, for snowflake_adopt_online()';
 
 -- Columns that refer to the adopted column by their names: the singular or plural of the table with _id or _ids, or a pair such
 -- as likeable_type and likeable_id (Rails) or content_type_id and object_id (Django). Rows are not read.
@@ -3734,6 +3702,7 @@ DECLARE
     step pg_catalog.record;
     version pg_catalog.text;
     relations pg_catalog.oid[];
+    -- All tables and views whose catalog rows the plan depends on.
     watched pg_catalog.oid[];
     locked pg_catalog.oid;
     statement pg_catalog.text;
@@ -3784,7 +3753,9 @@ BEGIN
         IF NOT is_refused THEN
             -- Read before the plan, so that the plan is not older.
             relations := snowflake_internal.snowflake_adopt_locked(table_name, column_name);
-            watched := snowflake_internal.snowflake_adopt_watched(table_name, column_name);
+            watched := relations OPERATOR(pg_catalog.||) ARRAY(
+                SELECT relation FROM snowflake_internal.snowflake_adopt_columns(table_name, column_name, true)
+                UNION ALL SELECT view FROM snowflake_internal.snowflake_adopt_views(table_name, column_name));
             version := snowflake_internal.snowflake_adopt_version(watched);
             SELECT * INTO step
             FROM snowflake_internal.snowflake_adopt_online_plan(
@@ -3909,11 +3880,9 @@ BEGIN
                         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) lock_wait), true);
                 END IF;
                 IF is_complete AND step.kind OPERATOR(pg_catalog.=) 'exchange' THEN
-                    widened := snowflake_internal.snowflake_adopt_widened(table_name, column_name);
-                    recreated := ARRAY(SELECT pg_catalog.format('%I.%I', namespace.nspname, class.relname)
-                                       FROM snowflake_internal.snowflake_adopt_views(table_name, column_name) AS dependent
-                                       JOIN pg_catalog.pg_class AS class ON class.oid OPERATOR(pg_catalog.=) dependent.view
-                                       JOIN pg_catalog.pg_namespace AS namespace ON namespace.oid OPERATOR(pg_catalog.=) class.relnamespace);
+                    SELECT facts.widened INTO widened
+                    FROM snowflake_internal.snowflake_adopt_compared(table_name, column_name, true) AS facts;
+                    recreated := ARRAY(SELECT name FROM snowflake_internal.snowflake_adopt_views(table_name, column_name));
                     before := ARRAY(SELECT snowflake_internal.snowflake_adopt_properties(relations, widened, '{}', false)
                                     UNION ALL SELECT snowflake_internal.snowflake_adopt_view_properties(recreated));
                     actions := (SELECT pg_catalog.jsonb_agg(pg_catalog.to_jsonb(action)) FROM snowflake_internal.snowflake_adopt_actions(relations) AS action);
@@ -5576,17 +5545,14 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_adopt_restore_actions(oid[], jsonb),
     snowflake_internal.snowflake_adopt_compare(text[], text[]),
     snowflake_internal.snowflake_adopt_compared(regclass, name, boolean),
-    snowflake_internal.snowflake_adopt_marker(),
     snowflake_internal.snowflake_adopt_copy_body(name, name),
     snowflake_internal.snowflake_adopt_new_columns(),
     snowflake_internal.snowflake_adopt_pairs(regclass, name),
     snowflake_internal.snowflake_adopt_indexes(regclass, name),
     snowflake_internal.snowflake_adopt_constraints(regclass, name),
     snowflake_internal.snowflake_adopt_locked(regclass, name),
-    snowflake_internal.snowflake_adopt_watched(regclass, name),
     snowflake_internal.snowflake_adopt_version(oid[]),
     snowflake_internal.snowflake_adopt_definitions(regclass, name),
-    snowflake_internal.snowflake_adopt_widened(regclass, name),
     snowflake_internal.snowflake_adopt_names(oid[]),
     snowflake_internal.snowflake_adopt_lock_order(oid[], regclass, int),
     snowflake_internal.snowflake_adopt_time_left(timestamptz),

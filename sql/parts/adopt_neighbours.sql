@@ -3,7 +3,7 @@
 -- The views that depend on columns to be replaced, directly or through other views, with all that they have. `depth` is the
 -- number of views below, so a view with a greater depth is dropped first.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_views(adopted_table regclass, adopted_column name)
-RETURNS TABLE (depth int, view oid, drop_statement text, create_statements text[], problem text)
+RETURNS TABLE (depth int, view oid, name text, drop_statement text, create_statements text[], problem text)
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 'ISO' SET intervalstyle = 'postgres' AS $$
 #variable_conflict use_column
@@ -40,7 +40,7 @@ BEGIN
         JOIN pg_class AS class ON class.oid = involved.relation
         WHERE NOT involved.is_bigint
     )
-    SELECT deepest.depth, deepest.view, format('DROP VIEW %s;', place.name),
+    SELECT deepest.depth, deepest.view, place.name, format('DROP VIEW %s;', place.name),
            array_remove(
                ARRAY[
                    format('CREATE VIEW %s (%s)%s AS %s', place.name,
@@ -111,8 +111,7 @@ BEGIN
                 THEN 'part of an extension' END
     FROM deepest
     JOIN pg_class AS class ON class.oid = deepest.view
-    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
-    CROSS JOIN LATERAL format('%I.%I', namespace.nspname, class.relname) AS place (name);
+    CROSS JOIN LATERAL (SELECT class.oid::regclass::text) AS place (name);
 END
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_views(regclass, name) IS
@@ -158,19 +157,6 @@ SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_view_properties(text[]) IS
     'what the catalogs contain about views and must not change, for snowflake_adopt_online()';
-
--- All tables and views whose catalog rows the plan depends on.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_watched(adopted_table regclass, adopted_column name) RETURNS oid[]
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
-    SELECT array_agg(watched.relation)
-    FROM (
-        SELECT relation FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true)
-        UNION SELECT unnest(snowflake_internal.snowflake_adopt_locked(adopted_table, adopted_column))
-        UNION SELECT view FROM snowflake_internal.snowflake_adopt_views(adopted_table, adopted_column)
-    ) AS watched;
-$$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_watched(regclass, name) IS
-    'tables, and views of columns to be replaced, for snowflake_adopt_online()';
 
 -- Columns that refer to the adopted column by their names: the singular or plural of the table with _id or _ids, or a pair such
 -- as likeable_type and likeable_id (Rails) or content_type_id and object_id (Django). Rows are not read.

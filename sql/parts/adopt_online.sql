@@ -145,6 +145,7 @@ DECLARE
     step pg_catalog.record;
     version pg_catalog.text;
     relations pg_catalog.oid[];
+    -- All tables and views whose catalog rows the plan depends on.
     watched pg_catalog.oid[];
     locked pg_catalog.oid;
     statement pg_catalog.text;
@@ -195,7 +196,9 @@ BEGIN
         IF NOT is_refused THEN
             -- Read before the plan, so that the plan is not older.
             relations := snowflake_internal.snowflake_adopt_locked(table_name, column_name);
-            watched := snowflake_internal.snowflake_adopt_watched(table_name, column_name);
+            watched := relations OPERATOR(pg_catalog.||) ARRAY(
+                SELECT relation FROM snowflake_internal.snowflake_adopt_columns(table_name, column_name, true)
+                UNION ALL SELECT view FROM snowflake_internal.snowflake_adopt_views(table_name, column_name));
             version := snowflake_internal.snowflake_adopt_version(watched);
             SELECT * INTO step
             FROM snowflake_internal.snowflake_adopt_online_plan(
@@ -320,11 +323,9 @@ BEGIN
                         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) lock_wait), true);
                 END IF;
                 IF is_complete AND step.kind OPERATOR(pg_catalog.=) 'exchange' THEN
-                    widened := snowflake_internal.snowflake_adopt_widened(table_name, column_name);
-                    recreated := ARRAY(SELECT pg_catalog.format('%I.%I', namespace.nspname, class.relname)
-                                       FROM snowflake_internal.snowflake_adopt_views(table_name, column_name) AS dependent
-                                       JOIN pg_catalog.pg_class AS class ON class.oid OPERATOR(pg_catalog.=) dependent.view
-                                       JOIN pg_catalog.pg_namespace AS namespace ON namespace.oid OPERATOR(pg_catalog.=) class.relnamespace);
+                    SELECT facts.widened INTO widened
+                    FROM snowflake_internal.snowflake_adopt_compared(table_name, column_name, true) AS facts;
+                    recreated := ARRAY(SELECT name FROM snowflake_internal.snowflake_adopt_views(table_name, column_name));
                     before := ARRAY(SELECT snowflake_internal.snowflake_adopt_properties(relations, widened, '{}', false)
                                     UNION ALL SELECT snowflake_internal.snowflake_adopt_view_properties(recreated));
                     actions := (SELECT pg_catalog.jsonb_agg(pg_catalog.to_jsonb(action)) FROM snowflake_internal.snowflake_adopt_actions(relations) AS action);

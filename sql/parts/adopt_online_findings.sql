@@ -10,11 +10,6 @@
 -- The constraint CHECK refers to both columns, so they are still found. The objects belong to the owner of the table, and do not
 -- depend on the extension.
 
-CREATE FUNCTION snowflake_internal.snowflake_adopt_marker() RETURNS text
-IMMUTABLE PARALLEL SAFE LANGUAGE sql RETURN 'snowflake_adopt_online: ';
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_marker() IS
-    'begin of the comments of snowflake_adopt_online(); internal';
-
 -- The body of the trigger function. PL/pgSQL has keywords of its own, so the name of the column is always quoted.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_copy_body(new_name name, old_name name) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -150,13 +145,11 @@ BEGIN
     WITH pairs AS MATERIALIZED (
         SELECT * FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
     )
-    SELECT constraint_row.oid, constraint_row.conrelid, format('%I.%I', namespace.nspname, class.relname),
+    SELECT constraint_row.oid, constraint_row.conrelid, constraint_row.conrelid::regclass::text,
            nullif(constraint_row.confrelid, 0), constraint_row.conname, constraint_row.contype,
            regexp_replace(pg_get_constraintdef(constraint_row.oid), ' NOT VALID$', ''), constraint_row.convalidated,
            obj_description(constraint_row.oid, 'pg_constraint')
     FROM pg_constraint AS constraint_row
-    JOIN pg_class AS class ON class.oid = constraint_row.conrelid
-    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
     WHERE constraint_row.contype IN ('f', 'c') AND constraint_row.conparentid = 0
       AND (EXISTS (SELECT FROM pairs
                    WHERE constraint_row.conrelid = pairs.relation AND pairs.old_number = ANY (constraint_row.conkey)
@@ -404,20 +397,9 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_definitions(regclass, name) IS
     'definitions of the new indexes, and constraints and indexes whose definitions would change, for snowflake_adopt_online()';
 
--- The columns whose types change, in the form in which snowflake_adopt_properties() expects them.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_widened(adopted_table regclass, adopted_column name) RETURNS text[]
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
-    SELECT coalesce(array_agg(concat(relation, '.', column_name)), '{}')
-    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) WHERE NOT is_bigint;
-$$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_widened(regclass, name) IS
-    'columns whose types change, for snowflake_adopt() and snowflake_adopt_online()';
-
 CREATE FUNCTION snowflake_internal.snowflake_adopt_names(relations oid[]) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT string_agg(format('%I.%I', namespace.nspname, class.relname), ', ' ORDER BY class.oid)
-    FROM pg_class AS class JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
-    WHERE class.oid = ANY (relations);
+    SELECT string_agg(relation::regclass::text, ', ' ORDER BY relation) FROM unnest(relations) AS relation;
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_names(oid[]) IS
     'qualified names of tables, for snowflake_adopt_online()';
