@@ -2486,6 +2486,38 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_holders(text[]) IS
 
 -- What is beside the tables: views of the columns, and columns that refer to them without a foreign key.
 
+CREATE FUNCTION snowflake_internal.snowflake_adopt_grants(privileges aclitem[], only_column name, target text) RETURNS SETOF text
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('GRANT %s%s ON %s TO %s%s;', privilege_type, ' (' || quote_ident(only_column) || ')', target,
+                  CASE WHEN grantee = 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
+                  CASE WHEN is_grantable THEN ' WITH GRANT OPTION' END)
+    FROM aclexplode(privileges) ORDER BY grantee, privilege_type;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_grants(aclitem[], name, text) IS
+    'statements that grant privileges on a relation, or on one of its columns, for snowflake_adopt_online()';
+
+-- Privileges of the owner can have been revoked, too. ALTER DEFAULT PRIVILEGES can give the new relation others.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_privileges(relation oid, creator regrole, target text) RETURNS SETOF text
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH class AS (SELECT * FROM pg_class WHERE oid = relation),
+    holder (name) AS (
+        SELECT unnest(ARRAY['PUBLIC', relowner::regrole::text]) FROM class WHERE relacl IS NOT NULL
+        UNION
+        SELECT CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
+        FROM class
+        JOIN pg_default_acl AS preset
+          ON preset.defaclobjtype = CASE WHEN class.relkind = 'S' THEN 'S' ELSE 'r' END AND preset.defaclrole = creator
+         AND preset.defaclnamespace IN (0, class.relnamespace)
+        CROSS JOIN LATERAL aclexplode(preset.defaclacl) AS acl
+        WHERE acl.grantee <> class.relowner
+    )
+    SELECT format('REVOKE ALL ON %s FROM %s;', target, string_agg(name, ', ' ORDER BY name)) FROM holder HAVING count(*) > 0
+    UNION ALL
+    SELECT snowflake_internal.snowflake_adopt_grants(relacl, NULL, target) FROM class;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_privileges(oid, regrole, text) IS
+    'statements that give a relation that was created again the privileges of the old one, for snowflake_adopt_online()';
+
 -- The views that depend on columns to be replaced, directly or through other views, with all that they have. `depth` is the
 -- number of views below, so a view with a greater depth is dropped first.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_views(adopted_table regclass, adopted_column name)
@@ -2548,28 +2580,9 @@ BEGIN
                         WHERE trigger.tgrelid = class.oid ORDER BY trigger.oid)
                || ARRAY(SELECT pg_get_ruledef(rule.oid) FROM pg_rewrite AS rule
                         WHERE rule.ev_class = class.oid AND rule.rulename <> '_RETURN' ORDER BY rule.oid)
-               -- Privileges of the owner can have been revoked, too. ALTER DEFAULT PRIVILEGES can have granted others.
-               || ARRAY(SELECT format('REVOKE ALL ON %s FROM %s;', place.name, string_agg(DISTINCT grantee.name, ', ' ORDER BY grantee.name))
-                        FROM (
-                            SELECT unnest(ARRAY['PUBLIC', class.relowner::regrole::text]) WHERE class.relacl IS NOT NULL
-                            UNION ALL
-                            SELECT CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
-                            FROM pg_default_acl AS preset CROSS JOIN LATERAL aclexplode(preset.defaclacl) AS acl
-                            WHERE preset.defaclobjtype = 'r' AND preset.defaclrole = quote_ident(current_user)::regrole
-                              AND preset.defaclnamespace IN (0, class.relnamespace) AND acl.grantee <> class.relowner
-                        ) AS grantee (name)
-                        HAVING count(*) > 0)
-               || ARRAY(SELECT format('GRANT %s%s ON %s TO %s%s;', acl.privilege_type, ' (' || quote_ident(acl.attname) || ')', place.name,
-                                      CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END,
-                                      CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' END)
-                        FROM (
-                            SELECT NULL::name AS attname, item.* FROM aclexplode(class.relacl) AS item
-                            UNION ALL
-                            SELECT attribute.attname, item.*
-                            FROM pg_attribute AS attribute, aclexplode(attribute.attacl) AS item
-                            WHERE attribute.attrelid = class.oid
-                        ) AS acl
-                        ORDER BY acl.attname NULLS FIRST, acl.grantee, acl.privilege_type)
+               || ARRAY(SELECT snowflake_internal.snowflake_adopt_privileges(class.oid, quote_ident(current_user)::regrole, place.name))
+               || ARRAY(SELECT snowflake_internal.snowflake_adopt_grants(attribute.attacl, attribute.attname, place.name)
+                        FROM pg_attribute AS attribute WHERE attribute.attrelid = class.oid ORDER BY attribute.attnum)
                || ARRAY(SELECT concat('COMMENT', format(
                                    ' ON %s IS %L;',
                                    CASE WHEN note.objsubid = 0 THEN 'VIEW ' || place.name
@@ -3166,7 +3179,6 @@ BEGIN
     ),
     identities AS MATERIALIZED (
         SELECT pairs.relation_name, pairs.new_name, pairs.old_name, pairs.owner, old.attidentity, definition.*, class.relname,
-               class.relacl, class.relnamespace,
                sequences.sequence_name, format('%I.%I', namespace.nspname, 'snowflake_new_' || class.oid) AS new_sequence,
                obj_description(class.oid, 'pg_class') AS comment
         FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, true) AS sequences
@@ -3212,20 +3224,7 @@ BEGIN
         FROM identities
         CROSS JOIN LATERAL unnest(
             ARRAY[format('ALTER SEQUENCE %s RENAME TO %I;', new_sequence, relname)]
-            || ARRAY(SELECT format('REVOKE ALL ON SEQUENCE %s FROM %s;', sequence_name, string_agg(DISTINCT grantee.name, ', ' ORDER BY grantee.name))
-                     FROM (
-                         SELECT unnest(ARRAY['PUBLIC', owner::text]) WHERE relacl IS NOT NULL
-                         UNION ALL
-                         SELECT CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
-                         FROM pg_default_acl AS preset CROSS JOIN LATERAL aclexplode(preset.defaclacl) AS acl
-                         WHERE preset.defaclobjtype = 'S' AND preset.defaclrole = owner
-                           AND preset.defaclnamespace IN (0, relnamespace) AND acl.grantee <> owner
-                     ) AS grantee (name)
-                     HAVING count(*) > 0)
-            || ARRAY(SELECT format('GRANT %s ON SEQUENCE %s TO %s%s;', acl.privilege_type, sequence_name,
-                                   CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END,
-                                   CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' END)
-                     FROM aclexplode(relacl) AS acl)
+            || ARRAY(SELECT snowflake_internal.snowflake_adopt_privileges(seqrelid, owner, 'SEQUENCE ' || sequence_name))
             || ARRAY(SELECT concat('COMMENT', format(' ON SEQUENCE %s IS %L;', sequence_name, comment)) WHERE comment IS NOT NULL)
         ) WITH ORDINALITY AS list (statement, place)
         UNION ALL
@@ -3282,12 +3281,8 @@ BEGIN
                                            pg_get_expr(expression.adbin, expression.adrelid))
         FROM pairs JOIN pg_attrdef AS expression ON expression.adrelid = pairs.relation AND expression.adnum = pairs.old_number
         UNION ALL
-        SELECT 12, pairs.old_number, format('GRANT %s (%I) ON TABLE %s TO %s%s;', acl.privilege_type, pairs.old_name, pairs.relation_name,
-                                            CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END,
-                                            CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' END)
-        FROM pairs
-        JOIN pg_attribute AS old ON old.attrelid = pairs.relation AND old.attnum = pairs.old_number
-        CROSS JOIN LATERAL aclexplode(old.attacl) AS acl
+        SELECT 12, old_number, snowflake_internal.snowflake_adopt_grants(old.attacl, old_name, relation_name)
+        FROM pairs JOIN pg_attribute AS old ON old.attrelid = relation AND old.attnum = old_number
         UNION ALL
         SELECT 13, oid::bigint * 2, format('ALTER TABLE %s ADD CONSTRAINT %I %s%s;', relation_name, name, definition,
                                            CASE WHEN definition !~ ' NOT ENFORCED$' THEN ' NOT VALID' END)
@@ -3312,7 +3307,7 @@ BEGIN
         ) AS note (target, text, is_ours)
         WHERE note.text IS NOT NULL OR note.is_ours
         UNION ALL
-        SELECT 16, views.depth::bigint * 1000 + list.place, list.statement
+        SELECT 15, views.depth::bigint * 1000 + list.place, list.statement
         FROM views CROSS JOIN LATERAL unnest(views.create_statements) WITH ORDINALITY AS list (statement, place)
     )
     SELECT statement FROM steps ORDER BY phase, place, statement COLLATE "C";
@@ -5559,6 +5554,8 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_adopt_is_proved(regclass, name),
     snowflake_internal.snowflake_adopt_old_snapshots(),
     snowflake_internal.snowflake_adopt_holders(text[]),
+    snowflake_internal.snowflake_adopt_grants(aclitem[], name, text),
+    snowflake_internal.snowflake_adopt_privileges(oid, regrole, text),
     snowflake_internal.snowflake_adopt_views(regclass, name),
     snowflake_internal.snowflake_adopt_view_properties(text[]),
     snowflake_internal.snowflake_adopt_unlinked(regclass, name),

@@ -1,5 +1,37 @@
 -- What is beside the tables: views of the columns, and columns that refer to them without a foreign key.
 
+CREATE FUNCTION snowflake_internal.snowflake_adopt_grants(privileges aclitem[], only_column name, target text) RETURNS SETOF text
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('GRANT %s%s ON %s TO %s%s;', privilege_type, ' (' || quote_ident(only_column) || ')', target,
+                  CASE WHEN grantee = 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
+                  CASE WHEN is_grantable THEN ' WITH GRANT OPTION' END)
+    FROM aclexplode(privileges) ORDER BY grantee, privilege_type;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_grants(aclitem[], name, text) IS
+    'statements that grant privileges on a relation, or on one of its columns, for snowflake_adopt_online()';
+
+-- Privileges of the owner can have been revoked, too. ALTER DEFAULT PRIVILEGES can give the new relation others.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_privileges(relation oid, creator regrole, target text) RETURNS SETOF text
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH class AS (SELECT * FROM pg_class WHERE oid = relation),
+    holder (name) AS (
+        SELECT unnest(ARRAY['PUBLIC', relowner::regrole::text]) FROM class WHERE relacl IS NOT NULL
+        UNION
+        SELECT CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
+        FROM class
+        JOIN pg_default_acl AS preset
+          ON preset.defaclobjtype = CASE WHEN class.relkind = 'S' THEN 'S' ELSE 'r' END AND preset.defaclrole = creator
+         AND preset.defaclnamespace IN (0, class.relnamespace)
+        CROSS JOIN LATERAL aclexplode(preset.defaclacl) AS acl
+        WHERE acl.grantee <> class.relowner
+    )
+    SELECT format('REVOKE ALL ON %s FROM %s;', target, string_agg(name, ', ' ORDER BY name)) FROM holder HAVING count(*) > 0
+    UNION ALL
+    SELECT snowflake_internal.snowflake_adopt_grants(relacl, NULL, target) FROM class;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_privileges(oid, regrole, text) IS
+    'statements that give a relation that was created again the privileges of the old one, for snowflake_adopt_online()';
+
 -- The views that depend on columns to be replaced, directly or through other views, with all that they have. `depth` is the
 -- number of views below, so a view with a greater depth is dropped first.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_views(adopted_table regclass, adopted_column name)
@@ -62,28 +94,9 @@ BEGIN
                         WHERE trigger.tgrelid = class.oid ORDER BY trigger.oid)
                || ARRAY(SELECT pg_get_ruledef(rule.oid) FROM pg_rewrite AS rule
                         WHERE rule.ev_class = class.oid AND rule.rulename <> '_RETURN' ORDER BY rule.oid)
-               -- Privileges of the owner can have been revoked, too. ALTER DEFAULT PRIVILEGES can have granted others.
-               || ARRAY(SELECT format('REVOKE ALL ON %s FROM %s;', place.name, string_agg(DISTINCT grantee.name, ', ' ORDER BY grantee.name))
-                        FROM (
-                            SELECT unnest(ARRAY['PUBLIC', class.relowner::regrole::text]) WHERE class.relacl IS NOT NULL
-                            UNION ALL
-                            SELECT CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
-                            FROM pg_default_acl AS preset CROSS JOIN LATERAL aclexplode(preset.defaclacl) AS acl
-                            WHERE preset.defaclobjtype = 'r' AND preset.defaclrole = quote_ident(current_user)::regrole
-                              AND preset.defaclnamespace IN (0, class.relnamespace) AND acl.grantee <> class.relowner
-                        ) AS grantee (name)
-                        HAVING count(*) > 0)
-               || ARRAY(SELECT format('GRANT %s%s ON %s TO %s%s;', acl.privilege_type, ' (' || quote_ident(acl.attname) || ')', place.name,
-                                      CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END,
-                                      CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' END)
-                        FROM (
-                            SELECT NULL::name AS attname, item.* FROM aclexplode(class.relacl) AS item
-                            UNION ALL
-                            SELECT attribute.attname, item.*
-                            FROM pg_attribute AS attribute, aclexplode(attribute.attacl) AS item
-                            WHERE attribute.attrelid = class.oid
-                        ) AS acl
-                        ORDER BY acl.attname NULLS FIRST, acl.grantee, acl.privilege_type)
+               || ARRAY(SELECT snowflake_internal.snowflake_adopt_privileges(class.oid, quote_ident(current_user)::regrole, place.name))
+               || ARRAY(SELECT snowflake_internal.snowflake_adopt_grants(attribute.attacl, attribute.attname, place.name)
+                        FROM pg_attribute AS attribute WHERE attribute.attrelid = class.oid ORDER BY attribute.attnum)
                || ARRAY(SELECT concat('COMMENT', format(
                                    ' ON %s IS %L;',
                                    CASE WHEN note.objsubid = 0 THEN 'VIEW ' || place.name

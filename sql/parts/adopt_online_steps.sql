@@ -28,7 +28,6 @@ BEGIN
     ),
     identities AS MATERIALIZED (
         SELECT pairs.relation_name, pairs.new_name, pairs.old_name, pairs.owner, old.attidentity, definition.*, class.relname,
-               class.relacl, class.relnamespace,
                sequences.sequence_name, format('%I.%I', namespace.nspname, 'snowflake_new_' || class.oid) AS new_sequence,
                obj_description(class.oid, 'pg_class') AS comment
         FROM snowflake_internal.snowflake_adopt_sequences(adopted_table, adopted_column, true) AS sequences
@@ -74,20 +73,7 @@ BEGIN
         FROM identities
         CROSS JOIN LATERAL unnest(
             ARRAY[format('ALTER SEQUENCE %s RENAME TO %I;', new_sequence, relname)]
-            || ARRAY(SELECT format('REVOKE ALL ON SEQUENCE %s FROM %s;', sequence_name, string_agg(DISTINCT grantee.name, ', ' ORDER BY grantee.name))
-                     FROM (
-                         SELECT unnest(ARRAY['PUBLIC', owner::text]) WHERE relacl IS NOT NULL
-                         UNION ALL
-                         SELECT CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
-                         FROM pg_default_acl AS preset CROSS JOIN LATERAL aclexplode(preset.defaclacl) AS acl
-                         WHERE preset.defaclobjtype = 'S' AND preset.defaclrole = owner
-                           AND preset.defaclnamespace IN (0, relnamespace) AND acl.grantee <> owner
-                     ) AS grantee (name)
-                     HAVING count(*) > 0)
-            || ARRAY(SELECT format('GRANT %s ON SEQUENCE %s TO %s%s;', acl.privilege_type, sequence_name,
-                                   CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END,
-                                   CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' END)
-                     FROM aclexplode(relacl) AS acl)
+            || ARRAY(SELECT snowflake_internal.snowflake_adopt_privileges(seqrelid, owner, 'SEQUENCE ' || sequence_name))
             || ARRAY(SELECT concat('COMMENT', format(' ON SEQUENCE %s IS %L;', sequence_name, comment)) WHERE comment IS NOT NULL)
         ) WITH ORDINALITY AS list (statement, place)
         UNION ALL
@@ -144,12 +130,8 @@ BEGIN
                                            pg_get_expr(expression.adbin, expression.adrelid))
         FROM pairs JOIN pg_attrdef AS expression ON expression.adrelid = pairs.relation AND expression.adnum = pairs.old_number
         UNION ALL
-        SELECT 12, pairs.old_number, format('GRANT %s (%I) ON TABLE %s TO %s%s;', acl.privilege_type, pairs.old_name, pairs.relation_name,
-                                            CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END,
-                                            CASE WHEN acl.is_grantable THEN ' WITH GRANT OPTION' END)
-        FROM pairs
-        JOIN pg_attribute AS old ON old.attrelid = pairs.relation AND old.attnum = pairs.old_number
-        CROSS JOIN LATERAL aclexplode(old.attacl) AS acl
+        SELECT 12, old_number, snowflake_internal.snowflake_adopt_grants(old.attacl, old_name, relation_name)
+        FROM pairs JOIN pg_attribute AS old ON old.attrelid = relation AND old.attnum = old_number
         UNION ALL
         SELECT 13, oid::bigint * 2, format('ALTER TABLE %s ADD CONSTRAINT %I %s%s;', relation_name, name, definition,
                                            CASE WHEN definition !~ ' NOT ENFORCED$' THEN ' NOT VALID' END)
@@ -174,7 +156,7 @@ BEGIN
         ) AS note (target, text, is_ours)
         WHERE note.text IS NOT NULL OR note.is_ours
         UNION ALL
-        SELECT 16, views.depth::bigint * 1000 + list.place, list.statement
+        SELECT 15, views.depth::bigint * 1000 + list.place, list.statement
         FROM views CROSS JOIN LATERAL unnest(views.create_statements) WITH ORDINALITY AS list (statement, place)
     )
     SELECT statement FROM steps ORDER BY phase, place, statement COLLATE "C";

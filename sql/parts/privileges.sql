@@ -147,6 +147,8 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_adopt_is_proved(regclass, name),
     snowflake_internal.snowflake_adopt_old_snapshots(),
     snowflake_internal.snowflake_adopt_holders(text[]),
+    snowflake_internal.snowflake_adopt_grants(aclitem[], name, text),
+    snowflake_internal.snowflake_adopt_privileges(oid, regrole, text),
     snowflake_internal.snowflake_adopt_views(regclass, name),
     snowflake_internal.snowflake_adopt_view_properties(text[]),
     snowflake_internal.snowflake_adopt_unlinked(regclass, name),

@@ -55,9 +55,10 @@ fn sample(name: &str, type_name: &str) -> &'static str {
         (_, "bigint" | "integer") => "1",
         (_, "boolean") => "true",
         (_, "regrole") => "'pg_monitor'",
-        (_, "regclass") => "'pg_catalog.pg_class'",
+        (_, "oid" | "regclass") => "'pg_catalog.pg_class'::regclass",
         (_, "timestamp with time zone") => "pg_catalog.now()",
         (_, "interval") => "interval '1 day'",
+        (_, "aclitem[]") => "'{}'::aclitem[]",
         (_, "uuid") => "'00000000-0000-8000-8000-000000000000'::uuid",
         _ => panic!("no sample of an argument {name} of type {type_name}"),
     }
