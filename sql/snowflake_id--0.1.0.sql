@@ -2050,11 +2050,11 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_copy_body(name, name) IS
     'body of the function that keeps a new column equal to the old one, for snowflake_adopt_online()';
 
 -- The new columns of this database. `is_kept` is true if the trigger and its function are as the procedure has created them,
--- and `is_proved` is true if the columns are known to be equal.
+-- `has_proof` if the constraint CHECK is, and `is_proved` if the columns are known to be equal.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_new_columns()
 RETURNS TABLE (
     relation oid, old_number smallint, new_number smallint, new_name name, trigger_name name, trigger_function regprocedure,
-    is_kept boolean, is_proved boolean, has_some boolean, is_some boolean, pages_filled bigint, pages bigint
+    is_kept boolean, has_proof boolean, is_proved boolean, has_some boolean, is_some boolean, pages_filled bigint, pages bigint
 )
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 #variable_conflict use_column
@@ -2065,9 +2065,8 @@ BEGIN
                     -- BEFORE INSERT OR UPDATE FOR EACH ROW, of any columns, without a condition.
                     AND trigger.tgtype = 23 AND trigger.tgattr = '' AND trigger.tgqual IS NULL AND code.prosrc = snowflake_internal.snowflake_adopt_copy_body(new.attname, old.attname)
                     AND code.proowner = class.relowner AND language.lanname = 'plpgsql', false),
-           proof.convalidated AND to_jsonb(proof) ->> 'conenforced' IS DISTINCT FROM 'false'
-           AND pg_get_constraintdef(proof.oid) = format('CHECK (COALESCE((%1$I = %2$I), ((%1$I IS NULL) AND (%2$I IS NULL))))',
-                                                        new.attname, old.attname),
+           equal.is_expressed,
+           equal.is_expressed AND proof.convalidated AND to_jsonb(proof) ->> 'conenforced' IS DISTINCT FROM 'false',
            non_null.oid IS NOT NULL,
            coalesce(non_null.convalidated AND to_jsonb(non_null) ->> 'conenforced' IS DISTINCT FROM 'false'
                     AND pg_get_constraintdef(non_null.oid) = format('CHECK ((%I IS NOT NULL))', new.attname), false),
@@ -2085,6 +2084,10 @@ BEGIN
       ON trigger.tgrelid = proof.conrelid AND trigger.tgname = 'zz_' || proof.conname AND NOT trigger.tgisinternal
     LEFT JOIN pg_proc AS code ON code.oid = trigger.tgfoid
     LEFT JOIN pg_language AS language ON language.oid = code.prolang
+    CROSS JOIN LATERAL (
+        SELECT regexp_replace(pg_get_constraintdef(proof.oid), ' NOT VALID$', '')
+               = format('CHECK (COALESCE((%1$I = %2$I), ((%1$I IS NULL) AND (%2$I IS NULL))))', new.attname, old.attname)
+    ) AS equal (is_expressed)
     CROSS JOIN LATERAL (
         SELECT regexp_match(col_description(proof.conrelid, new.attnum), '^snowflake_adopt_online: (\d{1,18}) of (\d{1,18}) pages')
     ) AS progress (match)
@@ -2111,12 +2114,13 @@ COMMENT ON COLUMN snowflake_adopt_progress.pages IS 'number of pages to be fille
 COMMENT ON COLUMN snowflake_adopt_progress.is_checked IS
     'true if all rows were checked: the new columns are equal to the columns that they replace';
 
--- The columns to be replaced. `new_number` is NULL until the new column exists.
+-- The columns to be replaced. `new_number` is NULL until the new column exists, and `trigger_function` is then the name that the
+-- function will have.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_pairs(adopted_table regclass, adopted_column name)
 RETURNS TABLE (
     relation oid, relation_name text, schema name, owner regrole, is_adopted boolean, old_number smallint, old_name name,
-    is_not_null boolean, new_name name, new_number smallint, trigger_function regprocedure, is_kept boolean, is_proved boolean,
-    has_some boolean, is_some boolean, pages_filled bigint, pages bigint
+    is_not_null boolean, new_name name, new_number smallint, trigger_function text, is_kept boolean, has_proof boolean,
+    is_proved boolean, has_some boolean, is_some boolean, pages_filled bigint, pages bigint
 )
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -2125,7 +2129,9 @@ BEGIN
     SELECT involved.relation, involved.relation_name, namespace.nspname, class.relowner::regrole, involved.is_adopted,
            involved.column_number, involved.column_name, old.attnotnull,
            coalesce(new.new_name, format('snowflake_new_%s', involved.column_number)::name), new.new_number,
-           new.trigger_function, new.is_kept, new.is_proved, new.has_some, new.is_some, new.pages_filled, new.pages
+           coalesce(new.trigger_function::text,
+                    format('%I.snowflake_new_%s_%s()', namespace.nspname, involved.relation, involved.column_number)),
+           new.is_kept, new.has_proof, new.is_proved, new.has_some, new.is_some, new.pages_filled, new.pages
     FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
     JOIN pg_class AS class ON class.oid = involved.relation
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
@@ -3036,13 +3042,10 @@ BEGIN
     WHERE pairs.new_number IS NOT NULL AND NOT pairs.is_kept
 
     UNION
-    SELECT format('constraint %s of %s was changed', proof.conname, pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
+    SELECT format('constraint %s of %s was changed', pairs.new_name, pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
            'Repeat the call with abandon => true.'
     FROM pairs
-    JOIN pg_constraint AS proof ON proof.conrelid = pairs.relation AND proof.conname = pairs.new_name AND proof.contype = 'c'
-    WHERE pairs.new_number IS NOT NULL
-      AND regexp_replace(pg_get_constraintdef(proof.oid), ' NOT VALID$', '')
-          <> format('CHECK (COALESCE((%1$I = %2$I), ((%1$I IS NULL) AND (%2$I IS NULL))))', pairs.new_name, pairs.old_name)
+    WHERE NOT pairs.has_proof
 
     -- An index or a constraint may contain columns of both.
     UNION
@@ -3196,8 +3199,7 @@ BEGIN
         UNION ALL
         SELECT 2, old_number, format('DROP TRIGGER zz_%s ON %s;', new_name, relation_name) FROM pairs
         UNION ALL
-        SELECT 3, old_number, format('DROP FUNCTION %s;', coalesce(trigger_function::text,
-                   format('%I.snowflake_new_%s_%s()', schema, relation, old_number))) FROM pairs
+        SELECT 3, old_number, format('DROP FUNCTION %s;', trigger_function) FROM pairs
         UNION ALL
         -- The valid constraint CHECK makes it unnecessary to read the table.
         SELECT 4, old_number,
@@ -3346,12 +3348,10 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
 BEGIN
     RETURN QUERY
     WITH pairs AS MATERIALIZED (
-        SELECT pairs.*, pairs.schema || '' AS schema_name,
-               format('%I.snowflake_new_%s_%s()', pairs.schema, pairs.relation, pairs.old_number) AS new_function
-        FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column) AS pairs
+        SELECT * FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
     ),
     tables AS MATERIALIZED (
-        SELECT relation, relation_name, bool_or(is_adopted) AS is_adopted,
+        SELECT relation, relation_name,
                bool_and(new_number IS NOT NULL) AS has_columns, bool_and(coalesce(is_proved, false)) AS is_proved,
                -- Only one of the new columns has the comment. Another one can come later.
                (array_agg(pages_filled ORDER BY new_name::text COLLATE "C"))[1] AS pages_filled,
@@ -3379,12 +3379,12 @@ BEGIN
                    ARRAY[format('ALTER TABLE %1$s ADD COLUMN %2$I bigint, ADD CONSTRAINT %2$I '
                                 'CHECK (coalesce(%2$I OPERATOR(pg_catalog.=) %3$I, %2$I IS NULL AND %3$I IS NULL)) NOT VALID;',
                                 pairs.relation_name, pairs.new_name, pairs.old_name),
-                         format('CREATE FUNCTION %s RETURNS trigger LANGUAGE plpgsql AS %L;', pairs.new_function,
+                         format('CREATE FUNCTION %s RETURNS trigger LANGUAGE plpgsql AS %L;', pairs.trigger_function,
                                 snowflake_internal.snowflake_adopt_copy_body(pairs.new_name, pairs.old_name)),
                          CASE WHEN pairs.owner <> quote_ident(current_user)::regrole
-                              THEN format('ALTER FUNCTION %s OWNER TO %s;', pairs.new_function, pairs.owner) END,
+                              THEN format('ALTER FUNCTION %s OWNER TO %s;', pairs.trigger_function, pairs.owner) END,
                          format('CREATE TRIGGER zz_%s BEFORE INSERT OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION %s;',
-                                pairs.new_name, pairs.relation_name, pairs.new_function),
+                                pairs.new_name, pairs.relation_name, pairs.trigger_function),
                          format('ALTER TABLE %s ENABLE ALWAYS TRIGGER zz_%s;', pairs.relation_name, pairs.new_name)]
                    -- ANALYZE uses them before the columns are replaced.
                    || ARRAY(SELECT format('ALTER TABLE %s ALTER COLUMN %I %s;', pairs.relation_name, pairs.new_name, setting.text)
@@ -3537,13 +3537,12 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET stan
      -- The owner of the table may have let the trigger call a function of another role.
      AND code.prosrc ~ '^BEGIN NEW\.snowflake_new_\d+ := NEW\.".*"; RETURN NEW; END$'
     CROSS JOIN LATERAL unnest(ARRAY[
-        format('DROP TRIGGER zz_%s ON %s;', pairs.new_name, pairs.relation_name),
+        CASE WHEN trigger.oid IS NOT NULL THEN format('DROP TRIGGER zz_%s ON %s;', pairs.new_name, pairs.relation_name) END,
         CASE WHEN code.oid IS NOT NULL THEN format('DROP FUNCTION %s;', code.oid::regprocedure) END,
         -- The constraints and the indexes depend on the column.
         format('ALTER TABLE %s DROP COLUMN %I;', pairs.relation_name, pairs.new_name)
     ]) WITH ORDINALITY AS list (statement, place)
     WHERE list.statement IS NOT NULL
-      AND (list.place <> 1 OR trigger.oid IS NOT NULL)
     GROUP BY pairs.relation, pairs.relation_name
     ORDER BY pairs.relation_name);
 $$;

@@ -19,11 +19,11 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_copy_body(name, name) IS
     'body of the function that keeps a new column equal to the old one, for snowflake_adopt_online()';
 
 -- The new columns of this database. `is_kept` is true if the trigger and its function are as the procedure has created them,
--- and `is_proved` is true if the columns are known to be equal.
+-- `has_proof` if the constraint CHECK is, and `is_proved` if the columns are known to be equal.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_new_columns()
 RETURNS TABLE (
     relation oid, old_number smallint, new_number smallint, new_name name, trigger_name name, trigger_function regprocedure,
-    is_kept boolean, is_proved boolean, has_some boolean, is_some boolean, pages_filled bigint, pages bigint
+    is_kept boolean, has_proof boolean, is_proved boolean, has_some boolean, is_some boolean, pages_filled bigint, pages bigint
 )
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 #variable_conflict use_column
@@ -34,9 +34,8 @@ BEGIN
                     -- BEFORE INSERT OR UPDATE FOR EACH ROW, of any columns, without a condition.
                     AND trigger.tgtype = 23 AND trigger.tgattr = '' AND trigger.tgqual IS NULL AND code.prosrc = snowflake_internal.snowflake_adopt_copy_body(new.attname, old.attname)
                     AND code.proowner = class.relowner AND language.lanname = 'plpgsql', false),
-           proof.convalidated AND to_jsonb(proof) ->> 'conenforced' IS DISTINCT FROM 'false'
-           AND pg_get_constraintdef(proof.oid) = format('CHECK (COALESCE((%1$I = %2$I), ((%1$I IS NULL) AND (%2$I IS NULL))))',
-                                                        new.attname, old.attname),
+           equal.is_expressed,
+           equal.is_expressed AND proof.convalidated AND to_jsonb(proof) ->> 'conenforced' IS DISTINCT FROM 'false',
            non_null.oid IS NOT NULL,
            coalesce(non_null.convalidated AND to_jsonb(non_null) ->> 'conenforced' IS DISTINCT FROM 'false'
                     AND pg_get_constraintdef(non_null.oid) = format('CHECK ((%I IS NOT NULL))', new.attname), false),
@@ -54,6 +53,10 @@ BEGIN
       ON trigger.tgrelid = proof.conrelid AND trigger.tgname = 'zz_' || proof.conname AND NOT trigger.tgisinternal
     LEFT JOIN pg_proc AS code ON code.oid = trigger.tgfoid
     LEFT JOIN pg_language AS language ON language.oid = code.prolang
+    CROSS JOIN LATERAL (
+        SELECT regexp_replace(pg_get_constraintdef(proof.oid), ' NOT VALID$', '')
+               = format('CHECK (COALESCE((%1$I = %2$I), ((%1$I IS NULL) AND (%2$I IS NULL))))', new.attname, old.attname)
+    ) AS equal (is_expressed)
     CROSS JOIN LATERAL (
         SELECT regexp_match(col_description(proof.conrelid, new.attnum), '^snowflake_adopt_online: (\d{1,18}) of (\d{1,18}) pages')
     ) AS progress (match)
@@ -80,12 +83,13 @@ COMMENT ON COLUMN snowflake_adopt_progress.pages IS 'number of pages to be fille
 COMMENT ON COLUMN snowflake_adopt_progress.is_checked IS
     'true if all rows were checked: the new columns are equal to the columns that they replace';
 
--- The columns to be replaced. `new_number` is NULL until the new column exists.
+-- The columns to be replaced. `new_number` is NULL until the new column exists, and `trigger_function` is then the name that the
+-- function will have.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_pairs(adopted_table regclass, adopted_column name)
 RETURNS TABLE (
     relation oid, relation_name text, schema name, owner regrole, is_adopted boolean, old_number smallint, old_name name,
-    is_not_null boolean, new_name name, new_number smallint, trigger_function regprocedure, is_kept boolean, is_proved boolean,
-    has_some boolean, is_some boolean, pages_filled bigint, pages bigint
+    is_not_null boolean, new_name name, new_number smallint, trigger_function text, is_kept boolean, has_proof boolean,
+    is_proved boolean, has_some boolean, is_some boolean, pages_filled bigint, pages bigint
 )
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -94,7 +98,9 @@ BEGIN
     SELECT involved.relation, involved.relation_name, namespace.nspname, class.relowner::regrole, involved.is_adopted,
            involved.column_number, involved.column_name, old.attnotnull,
            coalesce(new.new_name, format('snowflake_new_%s', involved.column_number)::name), new.new_number,
-           new.trigger_function, new.is_kept, new.is_proved, new.has_some, new.is_some, new.pages_filled, new.pages
+           coalesce(new.trigger_function::text,
+                    format('%I.snowflake_new_%s_%s()', namespace.nspname, involved.relation, involved.column_number)),
+           new.is_kept, new.has_proof, new.is_proved, new.has_some, new.is_some, new.pages_filled, new.pages
     FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS involved
     JOIN pg_class AS class ON class.oid = involved.relation
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace

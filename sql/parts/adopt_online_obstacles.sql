@@ -313,13 +313,10 @@ BEGIN
     WHERE pairs.new_number IS NOT NULL AND NOT pairs.is_kept
 
     UNION
-    SELECT format('constraint %s of %s was changed', proof.conname, pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
+    SELECT format('constraint %s of %s was changed', pairs.new_name, pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
            'Repeat the call with abandon => true.'
     FROM pairs
-    JOIN pg_constraint AS proof ON proof.conrelid = pairs.relation AND proof.conname = pairs.new_name AND proof.contype = 'c'
-    WHERE pairs.new_number IS NOT NULL
-      AND regexp_replace(pg_get_constraintdef(proof.oid), ' NOT VALID$', '')
-          <> format('CHECK (COALESCE((%1$I = %2$I), ((%1$I IS NULL) AND (%2$I IS NULL))))', pairs.new_name, pairs.old_name)
+    WHERE NOT pairs.has_proof
 
     -- An index or a constraint may contain columns of both.
     UNION

@@ -45,8 +45,7 @@ BEGIN
         UNION ALL
         SELECT 2, old_number, format('DROP TRIGGER zz_%s ON %s;', new_name, relation_name) FROM pairs
         UNION ALL
-        SELECT 3, old_number, format('DROP FUNCTION %s;', coalesce(trigger_function::text,
-                   format('%I.snowflake_new_%s_%s()', schema, relation, old_number))) FROM pairs
+        SELECT 3, old_number, format('DROP FUNCTION %s;', trigger_function) FROM pairs
         UNION ALL
         -- The valid constraint CHECK makes it unnecessary to read the table.
         SELECT 4, old_number,
@@ -195,12 +194,10 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET j
 BEGIN
     RETURN QUERY
     WITH pairs AS MATERIALIZED (
-        SELECT pairs.*, pairs.schema || '' AS schema_name,
-               format('%I.snowflake_new_%s_%s()', pairs.schema, pairs.relation, pairs.old_number) AS new_function
-        FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column) AS pairs
+        SELECT * FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)
     ),
     tables AS MATERIALIZED (
-        SELECT relation, relation_name, bool_or(is_adopted) AS is_adopted,
+        SELECT relation, relation_name,
                bool_and(new_number IS NOT NULL) AS has_columns, bool_and(coalesce(is_proved, false)) AS is_proved,
                -- Only one of the new columns has the comment. Another one can come later.
                (array_agg(pages_filled ORDER BY new_name::text COLLATE "C"))[1] AS pages_filled,
@@ -228,12 +225,12 @@ BEGIN
                    ARRAY[format('ALTER TABLE %1$s ADD COLUMN %2$I bigint, ADD CONSTRAINT %2$I '
                                 'CHECK (coalesce(%2$I OPERATOR(pg_catalog.=) %3$I, %2$I IS NULL AND %3$I IS NULL)) NOT VALID;',
                                 pairs.relation_name, pairs.new_name, pairs.old_name),
-                         format('CREATE FUNCTION %s RETURNS trigger LANGUAGE plpgsql AS %L;', pairs.new_function,
+                         format('CREATE FUNCTION %s RETURNS trigger LANGUAGE plpgsql AS %L;', pairs.trigger_function,
                                 snowflake_internal.snowflake_adopt_copy_body(pairs.new_name, pairs.old_name)),
                          CASE WHEN pairs.owner <> quote_ident(current_user)::regrole
-                              THEN format('ALTER FUNCTION %s OWNER TO %s;', pairs.new_function, pairs.owner) END,
+                              THEN format('ALTER FUNCTION %s OWNER TO %s;', pairs.trigger_function, pairs.owner) END,
                          format('CREATE TRIGGER zz_%s BEFORE INSERT OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION %s;',
-                                pairs.new_name, pairs.relation_name, pairs.new_function),
+                                pairs.new_name, pairs.relation_name, pairs.trigger_function),
                          format('ALTER TABLE %s ENABLE ALWAYS TRIGGER zz_%s;', pairs.relation_name, pairs.new_name)]
                    -- ANALYZE uses them before the columns are replaced.
                    || ARRAY(SELECT format('ALTER TABLE %s ALTER COLUMN %I %s;', pairs.relation_name, pairs.new_name, setting.text)
@@ -386,13 +383,12 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET stan
      -- The owner of the table may have let the trigger call a function of another role.
      AND code.prosrc ~ '^BEGIN NEW\.snowflake_new_\d+ := NEW\.".*"; RETURN NEW; END$'
     CROSS JOIN LATERAL unnest(ARRAY[
-        format('DROP TRIGGER zz_%s ON %s;', pairs.new_name, pairs.relation_name),
+        CASE WHEN trigger.oid IS NOT NULL THEN format('DROP TRIGGER zz_%s ON %s;', pairs.new_name, pairs.relation_name) END,
         CASE WHEN code.oid IS NOT NULL THEN format('DROP FUNCTION %s;', code.oid::regprocedure) END,
         -- The constraints and the indexes depend on the column.
         format('ALTER TABLE %s DROP COLUMN %I;', pairs.relation_name, pairs.new_name)
     ]) WITH ORDINALITY AS list (statement, place)
     WHERE list.statement IS NOT NULL
-      AND (list.place <> 1 OR trigger.oid IS NOT NULL)
     GROUP BY pairs.relation, pairs.relation_name
     ORDER BY pairs.relation_name);
 $$;
