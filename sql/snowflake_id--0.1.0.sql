@@ -980,6 +980,19 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_sequences(regclass, name, boolean) IS
     'sequences owned by the column, in all partitions and children, and other objects that use them, for snowflake_adopt()';
 
+-- The default expressions that are kept, in the form in which PostgreSQL shows them. Without a segment, they return IDs.
+-- standard_conforming_strings = on prevents E''.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_kept_defaults(segment text) RETURNS text[]
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+    SELECT CASE
+        WHEN segment IS NULL THEN (snowflake_internal.default_functions())[1:2]::text[]
+        ELSE ARRAY(SELECT format('%s(''%s''::text)', function::oid::regproc, replace(segment, '''', ''''''))
+                   FROM unnest((snowflake_internal.default_functions())[3:4]) AS function)
+    END;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_kept_defaults(text) IS
+    'defaults that are kept, for snowflake_adopt() and snowflake_adopt_online()';
+
 -- A number that a sequence has returned may be in use even if no row contains the number, because the row was deleted
 -- or rolled back, or because a program took numbers in advance. The function covers the sequences that are owned by the
 -- column or used in its default.
@@ -1165,8 +1178,7 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_obstacles(regclass, name, boolean) IS
     'obstacles to the statements, and the remedies, for snowflake_adopt()';
 
--- `kept_defaults` are default expressions in the form in which PostgreSQL shows them. If `rewrites` is false, the columns
--- become bigint without rewriting the tables.
+-- `drops_sequences` is true if the statements drop the sequences of the column that nothing else uses.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_notes(
     adopted_table regclass, adopted_column name, widens boolean, kept_defaults text[], drops_sequences boolean
 )
@@ -1205,17 +1217,6 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON publication.schemaname = namespace.nspname AND publication.tablename = class.relname
      AND publication.attnames && widened.column_names
     GROUP BY publication.pubname
-
-    UNION ALL
-    SELECT true,
-           format('subscription "%s" writes to tables whose columns become bigint: %s', subscription.subname,
-                  string_agg(widened.relation_name, ', ' ORDER BY widened.relation_name)),
-           'The subscription uses the binary format, which fails if a column is narrower on the publisher.',
-           format('To use the text format: ALTER SUBSCRIPTION %I SET (binary = false);', subscription.subname)
-    FROM widened
-    JOIN pg_subscription_rel AS membership ON membership.srrelid = widened.relation
-    JOIN pg_subscription AS subscription ON subscription.oid = membership.srsubid AND subscription.subbinary
-    GROUP BY subscription.subname
 
     UNION ALL
     SELECT false,
@@ -1261,7 +1262,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WHERE is_identity
 
     UNION ALL
-    SELECT * FROM snowflake_internal.snowflake_adopt_unlinked_note(adopted_table, adopted_column) WHERE widens;
+    SELECT * FROM snowflake_internal.snowflake_adopt_common_notes(adopted_table, adopted_column) WHERE widens;
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text[], boolean) IS
     'notices and warnings about the statements, for snowflake_adopt()';
@@ -1717,16 +1718,7 @@ DECLARE
         WHEN segment IS NULL THEN home || '.snowflake_next()'
         ELSE format('%s.snowflake_segment_next(%L)', home, segment)
     END;
-    -- The default expressions that are kept, in the form in which PostgreSQL shows them. standard_conforming_strings = on
-    -- prevents E''.
-    kept_defaults CONSTANT text[] := CASE
-        WHEN segment IS NULL THEN ARRAY[to_regprocedure(home || '.snowflake_next()')::text,
-                                        to_regprocedure(home || '.snowflake_nextval()')::text]
-        ELSE ARRAY[format('%s(''%s''::text)', to_regproc(home || '.snowflake_segment_next'),
-                          replace(segment, '''', '''''')),
-                   format('%s(''%s''::text)', to_regproc(home || '.snowflake_segment_nextval'),
-                          replace(segment, '''', ''''''))]
-    END;
+    kept_defaults CONSTANT text[] := snowflake_internal.snowflake_adopt_kept_defaults(segment);
     target record;
     caller CONSTANT regrole := quote_ident(current_user)::regrole;
     names text;
@@ -2716,16 +2708,29 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_unlinked(regclass, name) IS
     'statements for columns that refer to an adopted column by name, without a foreign key, for snowflake_adopt()';
 
-CREATE FUNCTION snowflake_internal.snowflake_adopt_unlinked_note(adopted_table regclass, adopted_column name)
+-- `is_warning` decides between WARNING and NOTICE.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_common_notes(adopted_table regclass, adopted_column name)
 RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT true,
+           format('subscription "%s" writes to tables whose columns become bigint: %s', subscription.subname,
+                  string_agg(DISTINCT widened.relation_name, ', ' ORDER BY widened.relation_name)),
+           'The subscription uses the binary format, which fails if a column is narrower on the publisher.',
+           format('To use the text format: ALTER SUBSCRIPTION %I SET (binary = false);', subscription.subname)
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS widened
+    JOIN pg_subscription_rel AS membership ON membership.srrelid = widened.relation
+    JOIN pg_subscription AS subscription ON subscription.oid = membership.srsubid AND subscription.subbinary
+    WHERE NOT widened.is_bigint
+    GROUP BY subscription.subname
+
+    UNION ALL
     SELECT false, format('columns may reference column "%s" without a foreign key', adopted_column),
            'These columns are of type int, and are not changed.', string_agg(statement, ' ' ORDER BY statement)
     FROM snowflake_internal.snowflake_adopt_unlinked(adopted_table, adopted_column)
     HAVING count(*) > 0;
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_unlinked_note(regclass, name) IS
-    'notice about references without a foreign key, for snowflake_adopt() and snowflake_adopt_online()';
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_common_notes(regclass, name) IS
+    'notices and warnings of both snowflake_adopt() and snowflake_adopt_online()';
 
 -- What snowflake_adopt_online() refuses. Filling updates every row, and replacing a column drops whatever depends on it.
 
@@ -3068,7 +3073,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(regclass
     'obstacles to the steps, and the remedies, for snowflake_adopt_online()';
 
 -- Notices and warnings before the first step.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_online_notes(adopted_table regclass, adopted_column name, kept_defaults text[])
+CREATE FUNCTION snowflake_internal.snowflake_adopt_online_notes(adopted_table regclass, adopted_column name)
 RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
 VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     WITH pairs AS MATERIALIZED (
@@ -3122,18 +3127,7 @@ VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET st
     HAVING count(*) > 0
 
     UNION ALL
-    SELECT true,
-           format('subscription "%s" writes to tables whose columns become bigint: %s', subscription.subname,
-                  string_agg(tables.relation_name, ', ' ORDER BY tables.relation_name)),
-           'The subscription uses the binary format, which fails if a column is narrower on the publisher.',
-           format('To use the text format: ALTER SUBSCRIPTION %I SET (binary = false);', subscription.subname)
-    FROM tables
-    JOIN pg_subscription_rel AS membership ON membership.srrelid = tables.relation
-    JOIN pg_subscription AS subscription ON subscription.oid = membership.srsubid AND subscription.subbinary
-    GROUP BY subscription.subname
-
-    UNION ALL
-    SELECT * FROM snowflake_internal.snowflake_adopt_unlinked_note(adopted_table, adopted_column)
+    SELECT * FROM snowflake_internal.snowflake_adopt_common_notes(adopted_table, adopted_column)
 
     UNION ALL
     SELECT false, format('event triggers may refuse commands: %s', string_agg(quote_ident(evtname), ', ' ORDER BY evtname)),
@@ -3149,7 +3143,7 @@ VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET st
     FROM snowflake_internal.snowflake_adopt_views(adopted_table, adopted_column)
     WHERE problem IS NULL;
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_notes(regclass, name, text[]) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_notes(regclass, name) IS
     'notices and warnings about the steps, for snowflake_adopt_online()';
 
 -- The statements that replace the old columns, in one transaction.
@@ -3575,8 +3569,6 @@ SET search_path = pg_catalog, pg_temp SET row_security = off SET standard_confor
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     home CONSTANT text := snowflake_internal.home();
-    kept_defaults CONSTANT text[] := ARRAY[to_regprocedure(home || '.snowflake_next()')::text,
-                                          to_regprocedure(home || '.snowflake_nextval()')::text];
     caller CONSTANT regrole := quote_ident(current_user)::regrole;
     target record;
     lowest_to_come bigint;
@@ -3609,7 +3601,6 @@ BEGIN
         RETURN;
     END IF;
 
-    -- The layout decides what is stored for years.
     PERFORM snowflake_internal.snowflake_adopt_check_layout(is_first);
     IF is_first OR snowflake_internal.snowflake_adopt_is_proved(adopted_table, adopted_column) THEN
         SELECT coalesce(jsonb_agg(to_jsonb(definition)), '[]') INTO definitions
@@ -3635,11 +3626,10 @@ BEGIN
                          'earlier epoch.';
     END IF;
 
-    IF is_first AND EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column))
-       AND NOT (for_execution
-                AND EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column) WHERE new_number IS NOT NULL))
-    THEN
-        FOR note IN SELECT * FROM snowflake_internal.snowflake_adopt_online_notes(adopted_table, adopted_column, kept_defaults) LOOP
+    -- A call that continues does not repeat them.
+    IF is_first AND (SELECT count(*) > 0 AND NOT (for_execution AND count(new_number) > 0)
+                     FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)) THEN
+        FOR note IN SELECT * FROM snowflake_internal.snowflake_adopt_online_notes(adopted_table, adopted_column) LOOP
             IF note.is_warning THEN
                 RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
             ELSE
@@ -3664,7 +3654,7 @@ BEGIN
     JOIN pg_attribute AS attribute
       ON attribute.attrelid = expression.adrelid AND attribute.attnum = expression.adnum
     WHERE expression.adrelid = adopted_table AND attribute.attname = adopted_column
-      AND pg_get_expr(expression.adbin, expression.adrelid) = ANY (kept_defaults);
+      AND pg_get_expr(expression.adbin, expression.adrelid) = ANY (snowflake_internal.snowflake_adopt_kept_defaults(NULL));
     IF FOUND THEN
         RAISE NOTICE 'column "%" of % has already been adopted', adopted_column, target.description;
     ELSE
@@ -5526,6 +5516,7 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_adopt_columns(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_owners(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_sequences(regclass, name, boolean),
+    snowflake_internal.snowflake_adopt_kept_defaults(text),
     snowflake_internal.snowflake_adopt_given(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_row_types(oid[]),
     snowflake_internal.snowflake_adopt_obstacles(regclass, name, boolean),
@@ -5558,9 +5549,9 @@ GRANT EXECUTE ON FUNCTION
     snowflake_internal.snowflake_adopt_views(regclass, name),
     snowflake_internal.snowflake_adopt_view_properties(text[]),
     snowflake_internal.snowflake_adopt_unlinked(regclass, name),
-    snowflake_internal.snowflake_adopt_unlinked_note(regclass, name),
+    snowflake_internal.snowflake_adopt_common_notes(regclass, name),
     snowflake_internal.snowflake_adopt_online_obstacles(regclass, name, boolean, jsonb),
-    snowflake_internal.snowflake_adopt_online_notes(regclass, name, text[]),
+    snowflake_internal.snowflake_adopt_online_notes(regclass, name),
     snowflake_internal.snowflake_adopt_steps(regclass, name, boolean, jsonb),
     snowflake_internal.snowflake_adopt_exchange(regclass, name, boolean),
     snowflake_internal.snowflake_adopt_first_locks(regclass, name, int),

@@ -177,16 +177,7 @@ DECLARE
         WHEN segment IS NULL THEN home || '.snowflake_next()'
         ELSE format('%s.snowflake_segment_next(%L)', home, segment)
     END;
-    -- The default expressions that are kept, in the form in which PostgreSQL shows them. standard_conforming_strings = on
-    -- prevents E''.
-    kept_defaults CONSTANT text[] := CASE
-        WHEN segment IS NULL THEN ARRAY[to_regprocedure(home || '.snowflake_next()')::text,
-                                        to_regprocedure(home || '.snowflake_nextval()')::text]
-        ELSE ARRAY[format('%s(''%s''::text)', to_regproc(home || '.snowflake_segment_next'),
-                          replace(segment, '''', '''''')),
-                   format('%s(''%s''::text)', to_regproc(home || '.snowflake_segment_nextval'),
-                          replace(segment, '''', ''''''))]
-    END;
+    kept_defaults CONSTANT text[] := snowflake_internal.snowflake_adopt_kept_defaults(segment);
     target record;
     caller CONSTANT regrole := quote_ident(current_user)::regrole;
     names text;

@@ -141,6 +141,19 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_sequences(regclass, name, boolean) IS
     'sequences owned by the column, in all partitions and children, and other objects that use them, for snowflake_adopt()';
 
+-- The default expressions that are kept, in the form in which PostgreSQL shows them. Without a segment, they return IDs.
+-- standard_conforming_strings = on prevents E''.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_kept_defaults(segment text) RETURNS text[]
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+    SELECT CASE
+        WHEN segment IS NULL THEN (snowflake_internal.default_functions())[1:2]::text[]
+        ELSE ARRAY(SELECT format('%s(''%s''::text)', function::oid::regproc, replace(segment, '''', ''''''))
+                   FROM unnest((snowflake_internal.default_functions())[3:4]) AS function)
+    END;
+$$;
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_kept_defaults(text) IS
+    'defaults that are kept, for snowflake_adopt() and snowflake_adopt_online()';
+
 -- A number that a sequence has returned may be in use even if no row contains the number, because the row was deleted
 -- or rolled back, or because a program took numbers in advance. The function covers the sequences that are owned by the
 -- column or used in its default.
@@ -326,8 +339,7 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_obstacles(regclass, name, boolean) IS
     'obstacles to the statements, and the remedies, for snowflake_adopt()';
 
--- `kept_defaults` are default expressions in the form in which PostgreSQL shows them. If `rewrites` is false, the columns
--- become bigint without rewriting the tables.
+-- `drops_sequences` is true if the statements drop the sequences of the column that nothing else uses.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_notes(
     adopted_table regclass, adopted_column name, widens boolean, kept_defaults text[], drops_sequences boolean
 )
@@ -366,17 +378,6 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON publication.schemaname = namespace.nspname AND publication.tablename = class.relname
      AND publication.attnames && widened.column_names
     GROUP BY publication.pubname
-
-    UNION ALL
-    SELECT true,
-           format('subscription "%s" writes to tables whose columns become bigint: %s', subscription.subname,
-                  string_agg(widened.relation_name, ', ' ORDER BY widened.relation_name)),
-           'The subscription uses the binary format, which fails if a column is narrower on the publisher.',
-           format('To use the text format: ALTER SUBSCRIPTION %I SET (binary = false);', subscription.subname)
-    FROM widened
-    JOIN pg_subscription_rel AS membership ON membership.srrelid = widened.relation
-    JOIN pg_subscription AS subscription ON subscription.oid = membership.srsubid AND subscription.subbinary
-    GROUP BY subscription.subname
 
     UNION ALL
     SELECT false,
@@ -422,7 +423,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WHERE is_identity
 
     UNION ALL
-    SELECT * FROM snowflake_internal.snowflake_adopt_unlinked_note(adopted_table, adopted_column) WHERE widens;
+    SELECT * FROM snowflake_internal.snowflake_adopt_common_notes(adopted_table, adopted_column) WHERE widens;
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text[], boolean) IS
     'notices and warnings about the statements, for snowflake_adopt()';

@@ -224,13 +224,26 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_unlinked(regclass, name) IS
     'statements for columns that refer to an adopted column by name, without a foreign key, for snowflake_adopt()';
 
-CREATE FUNCTION snowflake_internal.snowflake_adopt_unlinked_note(adopted_table regclass, adopted_column name)
+-- `is_warning` decides between WARNING and NOTICE.
+CREATE FUNCTION snowflake_internal.snowflake_adopt_common_notes(adopted_table regclass, adopted_column name)
 RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT true,
+           format('subscription "%s" writes to tables whose columns become bigint: %s', subscription.subname,
+                  string_agg(DISTINCT widened.relation_name, ', ' ORDER BY widened.relation_name)),
+           'The subscription uses the binary format, which fails if a column is narrower on the publisher.',
+           format('To use the text format: ALTER SUBSCRIPTION %I SET (binary = false);', subscription.subname)
+    FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true) AS widened
+    JOIN pg_subscription_rel AS membership ON membership.srrelid = widened.relation
+    JOIN pg_subscription AS subscription ON subscription.oid = membership.srsubid AND subscription.subbinary
+    WHERE NOT widened.is_bigint
+    GROUP BY subscription.subname
+
+    UNION ALL
     SELECT false, format('columns may reference column "%s" without a foreign key', adopted_column),
            'These columns are of type int, and are not changed.', string_agg(statement, ' ' ORDER BY statement)
     FROM snowflake_internal.snowflake_adopt_unlinked(adopted_table, adopted_column)
     HAVING count(*) > 0;
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_unlinked_note(regclass, name) IS
-    'notice about references without a foreign key, for snowflake_adopt() and snowflake_adopt_online()';
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_common_notes(regclass, name) IS
+    'notices and warnings of both snowflake_adopt() and snowflake_adopt_online()';

@@ -24,8 +24,6 @@ SET search_path = pg_catalog, pg_temp SET row_security = off SET standard_confor
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     home CONSTANT text := snowflake_internal.home();
-    kept_defaults CONSTANT text[] := ARRAY[to_regprocedure(home || '.snowflake_next()')::text,
-                                          to_regprocedure(home || '.snowflake_nextval()')::text];
     caller CONSTANT regrole := quote_ident(current_user)::regrole;
     target record;
     lowest_to_come bigint;
@@ -58,7 +56,6 @@ BEGIN
         RETURN;
     END IF;
 
-    -- The layout decides what is stored for years.
     PERFORM snowflake_internal.snowflake_adopt_check_layout(is_first);
     IF is_first OR snowflake_internal.snowflake_adopt_is_proved(adopted_table, adopted_column) THEN
         SELECT coalesce(jsonb_agg(to_jsonb(definition)), '[]') INTO definitions
@@ -84,11 +81,10 @@ BEGIN
                          'earlier epoch.';
     END IF;
 
-    IF is_first AND EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column))
-       AND NOT (for_execution
-                AND EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column) WHERE new_number IS NOT NULL))
-    THEN
-        FOR note IN SELECT * FROM snowflake_internal.snowflake_adopt_online_notes(adopted_table, adopted_column, kept_defaults) LOOP
+    -- A call that continues does not repeat them.
+    IF is_first AND (SELECT count(*) > 0 AND NOT (for_execution AND count(new_number) > 0)
+                     FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)) THEN
+        FOR note IN SELECT * FROM snowflake_internal.snowflake_adopt_online_notes(adopted_table, adopted_column) LOOP
             IF note.is_warning THEN
                 RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
             ELSE
@@ -113,7 +109,7 @@ BEGIN
     JOIN pg_attribute AS attribute
       ON attribute.attrelid = expression.adrelid AND attribute.attnum = expression.adnum
     WHERE expression.adrelid = adopted_table AND attribute.attname = adopted_column
-      AND pg_get_expr(expression.adbin, expression.adrelid) = ANY (kept_defaults);
+      AND pg_get_expr(expression.adbin, expression.adrelid) = ANY (snowflake_internal.snowflake_adopt_kept_defaults(NULL));
     IF FOUND THEN
         RAISE NOTICE 'column "%" of % has already been adopted', adopted_column, target.description;
     ELSE

@@ -339,7 +339,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(regclass
     'obstacles to the steps, and the remedies, for snowflake_adopt_online()';
 
 -- Notices and warnings before the first step.
-CREATE FUNCTION snowflake_internal.snowflake_adopt_online_notes(adopted_table regclass, adopted_column name, kept_defaults text[])
+CREATE FUNCTION snowflake_internal.snowflake_adopt_online_notes(adopted_table regclass, adopted_column name)
 RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
 VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     WITH pairs AS MATERIALIZED (
@@ -393,18 +393,7 @@ VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET st
     HAVING count(*) > 0
 
     UNION ALL
-    SELECT true,
-           format('subscription "%s" writes to tables whose columns become bigint: %s', subscription.subname,
-                  string_agg(tables.relation_name, ', ' ORDER BY tables.relation_name)),
-           'The subscription uses the binary format, which fails if a column is narrower on the publisher.',
-           format('To use the text format: ALTER SUBSCRIPTION %I SET (binary = false);', subscription.subname)
-    FROM tables
-    JOIN pg_subscription_rel AS membership ON membership.srrelid = tables.relation
-    JOIN pg_subscription AS subscription ON subscription.oid = membership.srsubid AND subscription.subbinary
-    GROUP BY subscription.subname
-
-    UNION ALL
-    SELECT * FROM snowflake_internal.snowflake_adopt_unlinked_note(adopted_table, adopted_column)
+    SELECT * FROM snowflake_internal.snowflake_adopt_common_notes(adopted_table, adopted_column)
 
     UNION ALL
     SELECT false, format('event triggers may refuse commands: %s', string_agg(quote_ident(evtname), ', ' ORDER BY evtname)),
@@ -420,5 +409,5 @@ VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET st
     FROM snowflake_internal.snowflake_adopt_views(adopted_table, adopted_column)
     WHERE problem IS NULL;
 $$;
-COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_notes(regclass, name, text[]) IS
+COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_online_notes(regclass, name) IS
     'notices and warnings about the steps, for snowflake_adopt_online()';
