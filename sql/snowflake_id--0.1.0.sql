@@ -905,31 +905,16 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_columns(regclass, name, boolean) IS
     'column and the foreign key columns that reference it, in all partitions and children, for snowflake_adopt()';
 
--- Returns the owners of the tables whose definitions contain code that the statements run. Widening a column evaluates
--- the constraints and indexes of its table. It also rechecks the foreign keys of the column, which reads both the
--- referencing and the referenced table, even if one of the columns is already a bigint.
+-- Returns the owners of the tables whose definitions contain code that the statements run, and of their partitions. Widening
+-- a column evaluates the constraints and indexes of its table.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (description text, owner regrole)
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    WITH involved AS MATERIALIZED (
-        SELECT * FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
-    ),
-    foreign_key AS (
-        SELECT checked.conrelid, checked.confrelid
-        FROM involved
-        JOIN pg_constraint AS checked
-          ON checked.contype = 'f'
-         AND (checked.conrelid = involved.relation AND involved.column_number = ANY (checked.conkey)
-              OR checked.confrelid = involved.relation AND involved.column_number = ANY (checked.confkey))
-        WHERE NOT involved.is_bigint
-    ),
-    concerned (relation) AS (
-        SELECT relation FROM involved WHERE is_adopted OR NOT is_bigint
-        UNION SELECT conrelid FROM foreign_key
-        UNION SELECT confrelid FROM foreign_key
+    WITH concerned (relation) AS MATERIALIZED (
+        SELECT unnest(relations) FROM snowflake_internal.snowflake_adopt_compared(adopted_table, adopted_column, widens)
     )
     SELECT pg_describe_object('pg_class'::regclass, class.oid, 0), class.relowner::regrole
     FROM (
@@ -1513,31 +1498,37 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_compare(text[], text[]) IS
     'raises an error if properties of tables differ, for snowflake_adopt() and snowflake_adopt_online()';
 
--- The tables that snowflake_adopt() compares, and the columns whose types and defaults change.
+-- The tables that snowflake_adopt() changes or reads, and the columns whose types and defaults change. Widening a column also
+-- recreates and rechecks its foreign keys, which concerns both the referencing and the referenced table, even if one of the
+-- columns is already a bigint.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_compared(
     adopted_table regclass, adopted_column name, widens boolean, OUT relations oid[], OUT widened text[], OUT new_defaults text[]
 )
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
     WITH involved AS MATERIALIZED (
         SELECT *, concat(relation, '.', column_name) AS place
         FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+    ),
+    concerned (relation) AS (
+        SELECT relation FROM involved WHERE is_adopted OR NOT is_bigint
+        UNION
+        SELECT unnest(ARRAY[foreign_key.conrelid, foreign_key.confrelid])
+        FROM involved
+        JOIN pg_constraint AS foreign_key
+          ON foreign_key.contype = 'f'
+         AND (foreign_key.conrelid = involved.relation AND involved.column_number = ANY (foreign_key.conkey)
+              OR foreign_key.confrelid = involved.relation AND involved.column_number = ANY (foreign_key.confkey))
+        WHERE NOT involved.is_bigint
     )
-    SELECT (SELECT array_agg(relation)
-            FROM (SELECT relation FROM involved WHERE is_adopted OR NOT is_bigint
-                  UNION
-                  -- The actions of these foreign keys are recreated, too.
-                  SELECT other.relation
-                  FROM involved JOIN pg_constraint AS foreign_key ON foreign_key.contype = 'f'
-                   AND (foreign_key.conrelid = involved.relation AND involved.column_number = ANY (foreign_key.conkey)
-                        OR foreign_key.confrelid = involved.relation AND involved.column_number = ANY (foreign_key.confkey))
-                  CROSS JOIN LATERAL (VALUES (foreign_key.conrelid), (foreign_key.confrelid)) AS other (relation)
-                  WHERE NOT involved.is_bigint) AS concerned),
-           coalesce(array_agg(place) FILTER (WHERE NOT is_bigint), '{}'),
-           coalesce(array_agg(place) FILTER (WHERE is_adopted), '{}')
-    FROM involved;
+    SELECT ARRAY(SELECT relation FROM concerned),
+           ARRAY(SELECT place FROM involved WHERE NOT is_bigint),
+           ARRAY(SELECT place FROM involved WHERE is_adopted)
+    INTO relations, widened, new_defaults;
+END
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_compared(regclass, name, boolean) IS
-    'tables, and columns whose types and defaults change, for snowflake_adopt()';
+    'tables, and columns whose types and defaults change, for snowflake_adopt() and snowflake_adopt_online()';
 
 -- snowflake_adopt() moves existing tables to snowflake IDs. adopt_findings.sql collects the facts that it needs.
 --
@@ -2436,7 +2427,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_names(oid[]) IS
 -- Most transactions write the referenced row first, and others the referencing row. If the tables are locked in another order,
 -- each attempt can fail.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_lock_order(relations oid[], adopted_table regclass, attempt int) RETURNS oid[]
-VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_agg(relation ORDER BY CASE attempt % 3 WHEN 1 THEN (relation = adopted_table)::int
                                                         WHEN 2 THEN (relation <> adopted_table)::int ELSE 0 END, random())
     FROM unnest(relations) AS relation;
@@ -2739,7 +2730,7 @@ CREATE FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(
     adopted_table regclass, adopted_column name, recreates_views boolean, definitions jsonb
 )
 RETURNS TABLE (obstacle text, remedy text)
-STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+STABLE PARALLEL RESTRICTED LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -3336,7 +3327,7 @@ CREATE FUNCTION snowflake_internal.snowflake_adopt_steps(
 RETURNS TABLE (
     "position" int, title text, kind text, relations oid[], statements text[], page bigint, pages bigint, progress_target text
 )
-STABLE PARALLEL SAFE LANGUAGE plpgsql
+STABLE PARALLEL RESTRICTED LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET jit = off AS $$
 #variable_conflict use_column
 BEGIN

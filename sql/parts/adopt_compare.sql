@@ -219,28 +219,34 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_compare(text[], text[]) IS
     'raises an error if properties of tables differ, for snowflake_adopt() and snowflake_adopt_online()';
 
--- The tables that snowflake_adopt() compares, and the columns whose types and defaults change.
+-- The tables that snowflake_adopt() changes or reads, and the columns whose types and defaults change. Widening a column also
+-- recreates and rechecks its foreign keys, which concerns both the referencing and the referenced table, even if one of the
+-- columns is already a bigint.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_compared(
     adopted_table regclass, adopted_column name, widens boolean, OUT relations oid[], OUT widened text[], OUT new_defaults text[]
 )
-STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
     WITH involved AS MATERIALIZED (
         SELECT *, concat(relation, '.', column_name) AS place
         FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
+    ),
+    concerned (relation) AS (
+        SELECT relation FROM involved WHERE is_adopted OR NOT is_bigint
+        UNION
+        SELECT unnest(ARRAY[foreign_key.conrelid, foreign_key.confrelid])
+        FROM involved
+        JOIN pg_constraint AS foreign_key
+          ON foreign_key.contype = 'f'
+         AND (foreign_key.conrelid = involved.relation AND involved.column_number = ANY (foreign_key.conkey)
+              OR foreign_key.confrelid = involved.relation AND involved.column_number = ANY (foreign_key.confkey))
+        WHERE NOT involved.is_bigint
     )
-    SELECT (SELECT array_agg(relation)
-            FROM (SELECT relation FROM involved WHERE is_adopted OR NOT is_bigint
-                  UNION
-                  -- The actions of these foreign keys are recreated, too.
-                  SELECT other.relation
-                  FROM involved JOIN pg_constraint AS foreign_key ON foreign_key.contype = 'f'
-                   AND (foreign_key.conrelid = involved.relation AND involved.column_number = ANY (foreign_key.conkey)
-                        OR foreign_key.confrelid = involved.relation AND involved.column_number = ANY (foreign_key.confkey))
-                  CROSS JOIN LATERAL (VALUES (foreign_key.conrelid), (foreign_key.confrelid)) AS other (relation)
-                  WHERE NOT involved.is_bigint) AS concerned),
-           coalesce(array_agg(place) FILTER (WHERE NOT is_bigint), '{}'),
-           coalesce(array_agg(place) FILTER (WHERE is_adopted), '{}')
-    FROM involved;
+    SELECT ARRAY(SELECT relation FROM concerned),
+           ARRAY(SELECT place FROM involved WHERE NOT is_bigint),
+           ARRAY(SELECT place FROM involved WHERE is_adopted)
+    INTO relations, widened, new_defaults;
+END
 $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_compared(regclass, name, boolean) IS
-    'tables, and columns whose types and defaults change, for snowflake_adopt()';
+    'tables, and columns whose types and defaults change, for snowflake_adopt() and snowflake_adopt_online()';

@@ -66,31 +66,16 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_columns(regclass, name, boolean) IS
     'column and the foreign key columns that reference it, in all partitions and children, for snowflake_adopt()';
 
--- Returns the owners of the tables whose definitions contain code that the statements run. Widening a column evaluates
--- the constraints and indexes of its table. It also rechecks the foreign keys of the column, which reads both the
--- referencing and the referenced table, even if one of the columns is already a bigint.
+-- Returns the owners of the tables whose definitions contain code that the statements run, and of their partitions. Widening
+-- a column evaluates the constraints and indexes of its table.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (description text, owner regrole)
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    WITH involved AS MATERIALIZED (
-        SELECT * FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
-    ),
-    foreign_key AS (
-        SELECT checked.conrelid, checked.confrelid
-        FROM involved
-        JOIN pg_constraint AS checked
-          ON checked.contype = 'f'
-         AND (checked.conrelid = involved.relation AND involved.column_number = ANY (checked.conkey)
-              OR checked.confrelid = involved.relation AND involved.column_number = ANY (checked.confkey))
-        WHERE NOT involved.is_bigint
-    ),
-    concerned (relation) AS (
-        SELECT relation FROM involved WHERE is_adopted OR NOT is_bigint
-        UNION SELECT conrelid FROM foreign_key
-        UNION SELECT confrelid FROM foreign_key
+    WITH concerned (relation) AS MATERIALIZED (
+        SELECT unnest(relations) FROM snowflake_internal.snowflake_adopt_compared(adopted_table, adopted_column, widens)
     )
     SELECT pg_describe_object('pg_class'::regclass, class.oid, 0), class.relowner::regrole
     FROM (

@@ -413,7 +413,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_names(oid[]) IS
 -- Most transactions write the referenced row first, and others the referencing row. If the tables are locked in another order,
 -- each attempt can fail.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_lock_order(relations oid[], adopted_table regclass, attempt int) RETURNS oid[]
-VOLATILE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_agg(relation ORDER BY CASE attempt % 3 WHEN 1 THEN (relation = adopted_table)::int
                                                         WHEN 2 THEN (relation <> adopted_table)::int ELSE 0 END, random())
     FROM unnest(relations) AS relation;

@@ -5,7 +5,7 @@ CREATE FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(
     adopted_table regclass, adopted_column name, recreates_views boolean, definitions jsonb
 )
 RETURNS TABLE (obstacle text, remedy text)
-STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+STABLE PARALLEL RESTRICTED LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY

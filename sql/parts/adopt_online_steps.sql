@@ -188,7 +188,7 @@ CREATE FUNCTION snowflake_internal.snowflake_adopt_steps(
 RETURNS TABLE (
     "position" int, title text, kind text, relations oid[], statements text[], page bigint, pages bigint, progress_target text
 )
-STABLE PARALLEL SAFE LANGUAGE plpgsql
+STABLE PARALLEL RESTRICTED LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
