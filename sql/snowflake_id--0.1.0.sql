@@ -1252,7 +1252,7 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text[], boolean) IS
     'notices and warnings about the statements, for snowflake_adopt()';
 
--- The layout decides what is stored for years. What a session has set is gone with the session.
+-- The layout decides which IDs are stored for years, but the setting of a session ends with the session.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_check_layout(is_first boolean) RETURNS void
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1277,9 +1277,9 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_check_layout(boolean) IS
     'refuses a layout that only the session has, for snowflake_adopt() and snowflake_adopt_online()';
 
--- What snowflake_adopt() and snowflake_adopt_online() must not change: all that the catalogs contain about the tables. The
--- lists below name what may change. Therefore, a property that is not named here, or that a later version of PostgreSQL
--- adds, is compared.
+-- snowflake_adopt() and snowflake_adopt_online() compare all that the catalogs contain about the tables, before and after. The
+-- lists below name the properties that may change. All others are compared, including those that a later version of
+-- PostgreSQL adds.
 
 -- snowflake_adopt_online() puts a remark in front of the comment of each constraint that is not checked again yet.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_old_comment(comment text) RETURNS text
@@ -2283,6 +2283,7 @@ DECLARE
     head text;
     rest text;
     text_now text;
+    copied regclass;
     calls text;
     problem text;
 BEGIN
@@ -2328,23 +2329,23 @@ BEGIN
                 END IF;
             END LOOP;
             FOR old IN
-                SELECT indexes.index, indexes.name, definition.indisunique
+                SELECT indexes.index, indexes.name, CASE WHEN definition.indisunique THEN 'UNIQUE INDEX' ELSE 'INDEX' END AS kind
                 FROM jsonb_to_recordset(all_indexes) AS indexes (relation oid, index oid, name text)
                 JOIN pg_index AS definition ON definition.indexrelid = indexes.index
                 WHERE indexes.relation = filled.relation
                 ORDER BY indexes.name
             LOOP
-                head := format('CREATE %sINDEX %I ON %s USING ', CASE WHEN old.indisunique THEN 'UNIQUE ' END, old.name, filled.relation_name);
+                head := format('CREATE %s %I ON %s USING ', old.kind, old.name, filled.relation_name);
                 text_now := pg_get_indexdef(old.index);
                 rest := CASE WHEN starts_with(text_now, head) THEN substr(text_now, length(head) + 1) END;
                 IF rest IS NULL THEN
                     problem := 'has an unexpected definition: ' || text_now;
                 ELSE
                     BEGIN
-                        EXECUTE format('CREATE %sINDEX snowflake_new_%s ON %s USING %s', CASE WHEN old.indisunique THEN 'UNIQUE ' END,
-                                       old.index, scratch, rest);
-                        text_now := pg_get_indexdef(to_regclass(format('pg_temp.snowflake_new_%s', old.index)));
-                        calls := snowflake_internal.snowflake_adopt_calls('pg_class', to_regclass(format('pg_temp.snowflake_new_%s', old.index)));
+                        EXECUTE format('CREATE %s snowflake_new_%s ON %s USING %s', old.kind, old.index, scratch, rest);
+                        copied := format('pg_temp.snowflake_new_%s', old.index)::regclass;
+                        text_now := pg_get_indexdef(copied);
+                        calls := snowflake_internal.snowflake_adopt_calls('pg_class', copied);
                         problem := CASE WHEN substr(text_now, strpos(text_now, ' USING ') + 7) <> rest
                                         THEN 'would become ' || substr(text_now, strpos(text_now, ' USING ') + 1)
                                         WHEN calls IS DISTINCT FROM snowflake_internal.snowflake_adopt_calls('pg_class', old.index)
@@ -2356,7 +2357,7 @@ BEGIN
                 END IF;
                 found := found || jsonb_build_object(
                     'index', old.index, 'description', pg_describe_object('pg_class'::regclass, old.index, 0),
-                    'is_unique', old.indisunique, 'obstacle', problem);
+                    'kind', old.kind, 'copied', copied::oid, 'obstacle', problem);
             END LOOP;
             FOR pair IN
                 SELECT * FROM jsonb_to_recordset(all_pairs) AS pairs (relation oid, old_name text, new_name text)
@@ -2364,13 +2365,15 @@ BEGIN
             LOOP
                 EXECUTE format('ALTER TABLE %s RENAME COLUMN %I TO %I', scratch, pair.old_name, pair.new_name);
             END LOOP;
-            FOR old IN SELECT * FROM jsonb_to_recordset(found) AS known (index oid, description text, is_unique boolean, obstacle text)
+            FOR old IN
+                SELECT * FROM jsonb_to_recordset(found)
+                    AS known (index oid, description text, kind text, copied oid, obstacle text)
             LOOP
                 relation := filled.relation;
                 relation_name := filled.relation_name;
                 index := old.index;
                 description := old.description;
-                is_unique := old.is_unique;
+                is_unique := old.kind = 'UNIQUE INDEX';
                 obstacle := old.obstacle;
                 command := NULL;
                 new_index := NULL;
@@ -2384,21 +2387,21 @@ BEGIN
                     JOIN pg_class AS old_class ON old_class.oid = old.index
                     JOIN pg_database AS database ON database.datname = current_database()
                     JOIN pg_tablespace AS space ON space.oid = coalesce(nullif(old_class.reltablespace, 0), database.dattablespace)
-                    WHERE definition.indexrelid = to_regclass(format('pg_temp.snowflake_new_%s', old.index));
+                    WHERE definition.indexrelid = old.copied;
                     IF right(built.rest, length(built.predicate)) <> built.predicate THEN
                         obstacle := 'has an unexpected predicate: ' || built.rest;
                     ELSE
                         -- TABLESPACE precedes WHERE.
-                        command := format('CREATE %sINDEX CONCURRENTLY snowflake_new_%s ON %s%s TABLESPACE %I%s;',
-                                          CASE WHEN old.is_unique THEN 'UNIQUE ' END, old.index, filled.relation_name,
+                        command := format('CREATE %s CONCURRENTLY snowflake_new_%s ON %s%s TABLESPACE %I%s;',
+                                          old.kind, old.index, filled.relation_name,
                                           left(built.rest, length(built.rest) - coalesce(length(built.predicate), 0)),
                                           built.spcname, built.predicate);
                     END IF;
                     -- Names of tables can contain anything.
                     SELECT class.oid,
                            definition.indisvalid
-                           AND pg_get_indexdef(class.oid) = format('CREATE %sINDEX %I ON %s%s', CASE WHEN old.is_unique THEN 'UNIQUE ' END,
-                                                                   class.relname, filled.relation_name, built.rest),
+                           AND pg_get_indexdef(class.oid)
+                               = format('CREATE %s %I ON %s%s', old.kind, class.relname, filled.relation_name, built.rest),
                            NOT definition.indisvalid
                            AND EXISTS (SELECT FROM pg_stat_progress_create_index AS work WHERE work.index_relid = class.oid)
                     INTO new_index, is_built, is_in_progress
@@ -2473,7 +2476,7 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_holders(text[]) IS
     'processes whose transactions are among these and have not ended; otherwise NULL; for snowflake_adopt_online()';
 
--- What is beside the tables: views of the columns, and columns that refer to them without a foreign key.
+-- Objects beside the tables: views of the columns, and columns that refer to them without a foreign key.
 
 CREATE FUNCTION snowflake_internal.snowflake_adopt_grants(privileges aclitem[], only_column name, target text) RETURNS SETOF text
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -2605,7 +2608,7 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_views(regclass, name) IS
     'views of columns to be replaced, and the statements that drop and create them, for snowflake_adopt_online()';
 
--- What the catalogs contain about views that are dropped and created again. Types and casts may differ.
+-- The properties of views that are dropped and created again, for comparison. Types and casts may differ.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_view_properties(views text[]) RETURNS SETOF text
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off
 SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 'ISO' SET intervalstyle = 'postgres' AS $$
@@ -2723,7 +2726,7 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_common_notes(regclass, name) IS
     'notices and warnings of both snowflake_adopt() and snowflake_adopt_online()';
 
--- What snowflake_adopt_online() refuses. Filling updates every row, and replacing a column drops whatever depends on it.
+-- Tables that snowflake_adopt_online() refuses. Filling updates every row, and replacing a column drops all that depends on it.
 
 -- `definitions` is the result of snowflake_adopt_definitions().
 CREATE FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(
@@ -2790,7 +2793,7 @@ BEGIN
     LEFT JOIN pg_trigger AS trigger ON depend.classid = 'pg_trigger'::regclass AND trigger.oid = depend.objid
     WHERE coalesce(rule.ev_class, trigger.tgrelid, 0) NOT IN (SELECT view FROM views)
 
-    -- What cannot be kept for the old column and its new one.
+    -- Properties that the new column cannot have.
     UNION
     SELECT format('%s is generated, or an identity column', pairs.description),
            'Drop the expression or the identity (ALTER TABLE ... DROP EXPRESSION, or DROP IDENTITY). Adopt the referenced column first.'
@@ -3249,7 +3252,7 @@ BEGIN
             JOIN pg_attribute AS old ON old.attrelid = indexes.index AND old.attnum = new.attnum AND old.attname <> new.attname
         ) AS of_index (index, kind, statement)
         UNION ALL
-        -- What has changed since the new column was added.
+        -- Settings that have changed since the new column was added.
         SELECT 11, pairs.old_number, format('ALTER TABLE %s ALTER COLUMN %I %s;', pairs.relation_name, pairs.old_name, setting.text)
         FROM pairs
         JOIN pg_attribute AS old ON old.attrelid = pairs.relation AND old.attnum = pairs.old_number
@@ -3308,7 +3311,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_exchange(regclass, name, 
 --
 -- The columns of the result:
 --
--- * `kind`: what the procedure does with the statements:
+-- * `kind`: how the procedure executes the statements:
 --     lock      executes them in one transaction, with the tables locked
 --     fill      executes the statement for one range of pages after the other
 --     check     executes them in one transaction; if a row violates a constraint, all pages are filled once more
@@ -3490,7 +3493,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_first_locks(regclass, nam
 CREATE FUNCTION snowflake_internal.snowflake_adopt_steps_back(adopted_table regclass, adopted_column name)
 RETURNS TABLE (title text, kind text, relations oid[], statements text[])
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
-    -- The old columns can have become bigint, too.
+    -- Meanwhile, the old columns can have become bigint.
     WITH pairs AS MATERIALIZED (
         SELECT involved.relation, involved.relation_name, class.relowner AS owner, involved.column_name AS old_name,
                new.old_number, new.new_number, new.new_name
@@ -3666,10 +3669,10 @@ CREATE PROCEDURE snowflake_adopt_online(
 )
 LANGUAGE plpgsql AS $$
 DECLARE
-    -- After so many attempts, a step has failed.
+    -- After this many attempts, a step has failed.
     most_attempts CONSTANT pg_catalog.int4 := 60;
     attempts pg_catalog.int4 := 0;
-    -- After so many attempts to fill the columns, a row cannot be filled.
+    -- After this many attempts to fill the columns, a row cannot be filled.
     most_violations CONSTANT pg_catalog.int4 := 10;
     violations pg_catalog.int4 := 0;
     number pg_catalog.int4 := 0;
@@ -3691,7 +3694,7 @@ DECLARE
     deadline pg_catalog.timestamptz;
     -- Transactions whose snapshots are older than the filling of the columns.
     old_snapshots pg_catalog.text[];
-    -- What the catalogs contain before the columns are replaced.
+    -- The properties of tables and views before the columns are replaced.
     widened pg_catalog.text[];
     before pg_catalog.text[];
     recreated pg_catalog.text[];
@@ -3720,8 +3723,8 @@ BEGIN
         RETURN;
     END IF;
 
-    -- The first step begins in a transaction of its own, in which lock_timeout and what was read so far do not matter. In a
-    -- transaction block or a function, PostgreSQL refuses COMMIT.
+    -- The first step begins in a new transaction, without the snapshot and the lock_timeout of the old one. In a transaction
+    -- block or a function, PostgreSQL refuses COMMIT.
     COMMIT;
     LOOP
         -- If only a lock was not granted, the plan is still valid, or the next attempt finds another version.

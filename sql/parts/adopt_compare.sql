@@ -1,6 +1,6 @@
--- What snowflake_adopt() and snowflake_adopt_online() must not change: all that the catalogs contain about the tables. The
--- lists below name what may change. Therefore, a property that is not named here, or that a later version of PostgreSQL
--- adds, is compared.
+-- snowflake_adopt() and snowflake_adopt_online() compare all that the catalogs contain about the tables, before and after. The
+-- lists below name the properties that may change. All others are compared, including those that a later version of
+-- PostgreSQL adds.
 
 -- snowflake_adopt_online() puts a remark in front of the comment of each constraint that is not checked again yet.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_old_comment(comment text) RETURNS text

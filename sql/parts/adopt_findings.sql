@@ -413,7 +413,7 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_notes(regclass, name, boolean, text[], boolean) IS
     'notices and warnings about the statements, for snowflake_adopt()';
 
--- The layout decides what is stored for years. What a session has set is gone with the session.
+-- The layout decides which IDs are stored for years, but the setting of a session ends with the session.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_check_layout(is_first boolean) RETURNS void
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

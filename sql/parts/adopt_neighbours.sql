@@ -1,4 +1,4 @@
--- What is beside the tables: views of the columns, and columns that refer to them without a foreign key.
+-- Objects beside the tables: views of the columns, and columns that refer to them without a foreign key.
 
 CREATE FUNCTION snowflake_internal.snowflake_adopt_grants(privileges aclitem[], only_column name, target text) RETURNS SETOF text
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -130,7 +130,7 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_views(regclass, name) IS
     'views of columns to be replaced, and the statements that drop and create them, for snowflake_adopt_online()';
 
--- What the catalogs contain about views that are dropped and created again. Types and casts may differ.
+-- The properties of views that are dropped and created again, for comparison. Types and casts may differ.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_view_properties(views text[]) RETURNS SETOF text
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off
 SET standard_conforming_strings = on SET extra_float_digits = 3 SET datestyle = 'ISO' SET intervalstyle = 'postgres' AS $$

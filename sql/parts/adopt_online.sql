@@ -130,10 +130,10 @@ CREATE PROCEDURE snowflake_adopt_online(
 )
 LANGUAGE plpgsql AS $$
 DECLARE
-    -- After so many attempts, a step has failed.
+    -- After this many attempts, a step has failed.
     most_attempts CONSTANT pg_catalog.int4 := 60;
     attempts pg_catalog.int4 := 0;
-    -- After so many attempts to fill the columns, a row cannot be filled.
+    -- After this many attempts to fill the columns, a row cannot be filled.
     most_violations CONSTANT pg_catalog.int4 := 10;
     violations pg_catalog.int4 := 0;
     number pg_catalog.int4 := 0;
@@ -155,7 +155,7 @@ DECLARE
     deadline pg_catalog.timestamptz;
     -- Transactions whose snapshots are older than the filling of the columns.
     old_snapshots pg_catalog.text[];
-    -- What the catalogs contain before the columns are replaced.
+    -- The properties of tables and views before the columns are replaced.
     widened pg_catalog.text[];
     before pg_catalog.text[];
     recreated pg_catalog.text[];
@@ -184,8 +184,8 @@ BEGIN
         RETURN;
     END IF;
 
-    -- The first step begins in a transaction of its own, in which lock_timeout and what was read so far do not matter. In a
-    -- transaction block or a function, PostgreSQL refuses COMMIT.
+    -- The first step begins in a new transaction, without the snapshot and the lock_timeout of the old one. In a transaction
+    -- block or a function, PostgreSQL refuses COMMIT.
     COMMIT;
     LOOP
         -- If only a lock was not granted, the plan is still valid, or the next attempt finds another version.

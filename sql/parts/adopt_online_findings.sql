@@ -269,6 +269,7 @@ DECLARE
     head text;
     rest text;
     text_now text;
+    copied regclass;
     calls text;
     problem text;
 BEGIN
@@ -314,23 +315,23 @@ BEGIN
                 END IF;
             END LOOP;
             FOR old IN
-                SELECT indexes.index, indexes.name, definition.indisunique
+                SELECT indexes.index, indexes.name, CASE WHEN definition.indisunique THEN 'UNIQUE INDEX' ELSE 'INDEX' END AS kind
                 FROM jsonb_to_recordset(all_indexes) AS indexes (relation oid, index oid, name text)
                 JOIN pg_index AS definition ON definition.indexrelid = indexes.index
                 WHERE indexes.relation = filled.relation
                 ORDER BY indexes.name
             LOOP
-                head := format('CREATE %sINDEX %I ON %s USING ', CASE WHEN old.indisunique THEN 'UNIQUE ' END, old.name, filled.relation_name);
+                head := format('CREATE %s %I ON %s USING ', old.kind, old.name, filled.relation_name);
                 text_now := pg_get_indexdef(old.index);
                 rest := CASE WHEN starts_with(text_now, head) THEN substr(text_now, length(head) + 1) END;
                 IF rest IS NULL THEN
                     problem := 'has an unexpected definition: ' || text_now;
                 ELSE
                     BEGIN
-                        EXECUTE format('CREATE %sINDEX snowflake_new_%s ON %s USING %s', CASE WHEN old.indisunique THEN 'UNIQUE ' END,
-                                       old.index, scratch, rest);
-                        text_now := pg_get_indexdef(to_regclass(format('pg_temp.snowflake_new_%s', old.index)));
-                        calls := snowflake_internal.snowflake_adopt_calls('pg_class', to_regclass(format('pg_temp.snowflake_new_%s', old.index)));
+                        EXECUTE format('CREATE %s snowflake_new_%s ON %s USING %s', old.kind, old.index, scratch, rest);
+                        copied := format('pg_temp.snowflake_new_%s', old.index)::regclass;
+                        text_now := pg_get_indexdef(copied);
+                        calls := snowflake_internal.snowflake_adopt_calls('pg_class', copied);
                         problem := CASE WHEN substr(text_now, strpos(text_now, ' USING ') + 7) <> rest
                                         THEN 'would become ' || substr(text_now, strpos(text_now, ' USING ') + 1)
                                         WHEN calls IS DISTINCT FROM snowflake_internal.snowflake_adopt_calls('pg_class', old.index)
@@ -342,7 +343,7 @@ BEGIN
                 END IF;
                 found := found || jsonb_build_object(
                     'index', old.index, 'description', pg_describe_object('pg_class'::regclass, old.index, 0),
-                    'is_unique', old.indisunique, 'obstacle', problem);
+                    'kind', old.kind, 'copied', copied::oid, 'obstacle', problem);
             END LOOP;
             FOR pair IN
                 SELECT * FROM jsonb_to_recordset(all_pairs) AS pairs (relation oid, old_name text, new_name text)
@@ -350,13 +351,15 @@ BEGIN
             LOOP
                 EXECUTE format('ALTER TABLE %s RENAME COLUMN %I TO %I', scratch, pair.old_name, pair.new_name);
             END LOOP;
-            FOR old IN SELECT * FROM jsonb_to_recordset(found) AS known (index oid, description text, is_unique boolean, obstacle text)
+            FOR old IN
+                SELECT * FROM jsonb_to_recordset(found)
+                    AS known (index oid, description text, kind text, copied oid, obstacle text)
             LOOP
                 relation := filled.relation;
                 relation_name := filled.relation_name;
                 index := old.index;
                 description := old.description;
-                is_unique := old.is_unique;
+                is_unique := old.kind = 'UNIQUE INDEX';
                 obstacle := old.obstacle;
                 command := NULL;
                 new_index := NULL;
@@ -370,21 +373,21 @@ BEGIN
                     JOIN pg_class AS old_class ON old_class.oid = old.index
                     JOIN pg_database AS database ON database.datname = current_database()
                     JOIN pg_tablespace AS space ON space.oid = coalesce(nullif(old_class.reltablespace, 0), database.dattablespace)
-                    WHERE definition.indexrelid = to_regclass(format('pg_temp.snowflake_new_%s', old.index));
+                    WHERE definition.indexrelid = old.copied;
                     IF right(built.rest, length(built.predicate)) <> built.predicate THEN
                         obstacle := 'has an unexpected predicate: ' || built.rest;
                     ELSE
                         -- TABLESPACE precedes WHERE.
-                        command := format('CREATE %sINDEX CONCURRENTLY snowflake_new_%s ON %s%s TABLESPACE %I%s;',
-                                          CASE WHEN old.is_unique THEN 'UNIQUE ' END, old.index, filled.relation_name,
+                        command := format('CREATE %s CONCURRENTLY snowflake_new_%s ON %s%s TABLESPACE %I%s;',
+                                          old.kind, old.index, filled.relation_name,
                                           left(built.rest, length(built.rest) - coalesce(length(built.predicate), 0)),
                                           built.spcname, built.predicate);
                     END IF;
                     -- Names of tables can contain anything.
                     SELECT class.oid,
                            definition.indisvalid
-                           AND pg_get_indexdef(class.oid) = format('CREATE %sINDEX %I ON %s%s', CASE WHEN old.is_unique THEN 'UNIQUE ' END,
-                                                                   class.relname, filled.relation_name, built.rest),
+                           AND pg_get_indexdef(class.oid)
+                               = format('CREATE %s %I ON %s%s', old.kind, class.relname, filled.relation_name, built.rest),
                            NOT definition.indisvalid
                            AND EXISTS (SELECT FROM pg_stat_progress_create_index AS work WHERE work.index_relid = class.oid)
                     INTO new_index, is_built, is_in_progress

@@ -1,4 +1,4 @@
--- What snowflake_adopt_online() refuses. Filling updates every row, and replacing a column drops whatever depends on it.
+-- Tables that snowflake_adopt_online() refuses. Filling updates every row, and replacing a column drops all that depends on it.
 
 -- `definitions` is the result of snowflake_adopt_definitions().
 CREATE FUNCTION snowflake_internal.snowflake_adopt_online_obstacles(
@@ -65,7 +65,7 @@ BEGIN
     LEFT JOIN pg_trigger AS trigger ON depend.classid = 'pg_trigger'::regclass AND trigger.oid = depend.objid
     WHERE coalesce(rule.ev_class, trigger.tgrelid, 0) NOT IN (SELECT view FROM views)
 
-    -- What cannot be kept for the old column and its new one.
+    -- Properties that the new column cannot have.
     UNION
     SELECT format('%s is generated, or an identity column', pairs.description),
            'Drop the expression or the identity (ALTER TABLE ... DROP EXPRESSION, or DROP IDENTITY). Adopt the referenced column first.'

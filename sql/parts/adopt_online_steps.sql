@@ -110,7 +110,7 @@ BEGIN
             JOIN pg_attribute AS old ON old.attrelid = indexes.index AND old.attnum = new.attnum AND old.attname <> new.attname
         ) AS of_index (index, kind, statement)
         UNION ALL
-        -- What has changed since the new column was added.
+        -- Settings that have changed since the new column was added.
         SELECT 11, pairs.old_number, format('ALTER TABLE %s ALTER COLUMN %I %s;', pairs.relation_name, pairs.old_name, setting.text)
         FROM pairs
         JOIN pg_attribute AS old ON old.attrelid = pairs.relation AND old.attnum = pairs.old_number
@@ -169,7 +169,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_exchange(regclass, name, 
 --
 -- The columns of the result:
 --
--- * `kind`: what the procedure does with the statements:
+-- * `kind`: how the procedure executes the statements:
 --     lock      executes them in one transaction, with the tables locked
 --     fill      executes the statement for one range of pages after the other
 --     check     executes them in one transaction; if a row violates a constraint, all pages are filled once more
@@ -351,7 +351,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_first_locks(regclass, nam
 CREATE FUNCTION snowflake_internal.snowflake_adopt_steps_back(adopted_table regclass, adopted_column name)
 RETURNS TABLE (title text, kind text, relations oid[], statements text[])
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
-    -- The old columns can have become bigint, too.
+    -- Meanwhile, the old columns can have become bigint.
     WITH pairs AS MATERIALIZED (
         SELECT involved.relation, involved.relation_name, class.relowner AS owner, involved.column_name AS old_name,
                new.old_number, new.new_number, new.new_name

@@ -1,5 +1,5 @@
-//! What the catalogs contain beside columns is kept when tables are adopted: the order of the actions of foreign keys, and
-//! what other sessions change between and during the steps. What cannot be kept is refused.
+//! Adoptions keep the order of the actions of foreign keys, and the changes of other sessions between and during the steps.
+//! Tables with properties that cannot be kept are refused.
 
 use std::thread;
 
@@ -47,7 +47,7 @@ const ACTIONS: &str = "
     INSERT INTO letters VALUES (1, 1, 1);
 ";
 
-/// What is left in all tables when an account is deleted.
+/// The rows of all tables after an account was deleted.
 fn left_after_delete(client: &mut Client) -> Vec<String> {
     client.run("BEGIN; DELETE FROM accounts WHERE id = 1; SET CONSTRAINTS ALL IMMEDIATE");
     let tables = ["accounts", "files", "visits", "notes", "orders", "parcels", "letters"];
@@ -95,7 +95,7 @@ fn the_order_of_actions_is_kept() {
     }
 }
 
-/// What other sessions change between the calls, and while the last step waits for its locks, is not undone.
+/// The changes of other sessions between the calls, and while the last step waits for its locks, are not undone.
 #[test]
 fn changes_in_between_are_kept() {
     let cluster = Cluster::builder().worker(1).start();
@@ -204,7 +204,7 @@ fn properties(client: &mut Client) -> String {
     )
 }
 
-/// What is in the way, what the call says, and how it is removed and created again.
+/// A statement that creates an obstacle, a part of DETAIL, and a statement that removes the obstacle.
 struct Obstacle {
     create: &'static str,
     says: &'static str,

@@ -97,7 +97,7 @@ fn long_transactions() {
     check_tables(&mut cluster.connect());
 }
 
-/// While another session keeps a row of the last pages locked, the row is not filled, and nobody believes that it is. Its value
+/// While another session keeps a row of the last pages locked, the row is not filled, and the adoption does not end. Its value
 /// is not lost, even if the comment says that all pages are filled.
 #[test]
 fn a_locked_row_on_the_last_page() {

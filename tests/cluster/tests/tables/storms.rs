@@ -288,12 +288,13 @@ fn administer(cluster: &Cluster, pid: &AtomicI32, steps: mpsc::Sender<String>) -
     }
 }
 
-/// Signals the administrator's session, if there is one.
-fn signal(name: &str, pid: &AtomicI32) {
-    match pid.load(Ordering::Relaxed) {
-        0 => {}
-        pid => kill(name, pid),
+/// Signals the administrator's session. Returns false if there is none.
+fn signal(name: &str, pid: &AtomicI32) -> bool {
+    let pid = pid.load(Ordering::Relaxed);
+    if pid != 0 {
+        kill(name, pid);
     }
+    pid != 0
 }
 
 /// Terminates the administrator's session at random moments.
@@ -307,27 +308,26 @@ fn kill_at_random(pid: &AtomicI32, steps: mpsc::Receiver<String>, most: usize, r
                 Ok(_) | Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
         }
-        if kills < most {
-            signal("TERM", pid);
+        if kills < most && signal("TERM", pid) {
             kills += 1;
         }
     }
 }
 
-/// Runs `accident` soon after the beginning of one of so many steps, with the number of accidents so far.
+/// Runs `accident` soon after the beginning of one in `one_in` steps, with the number of accidents so far. It returns
+/// whether there was one.
 fn at_steps(
     steps: mpsc::Receiver<String>,
     one_in: u64,
     random: &mut Random,
-    accident: impl Fn(usize),
+    accident: impl Fn(usize) -> bool,
 ) -> usize {
     let (mut seen, mut count) = (HashSet::new(), 0);
     let first = random.below(one_in) as usize;
     for step in steps {
         if seen.insert(step) && (seen.len() + first).is_multiple_of(one_in as usize) {
             random.pause(40);
-            accident(count);
-            count += 1;
+            count += accident(count) as usize;
         }
     }
     count
@@ -441,8 +441,12 @@ fn killed_at_every_step() {
 fn the_server_crashes_at_steps() {
     let one_in = if is_soak() { 1 } else { 4 };
     storm(&EVERY_ORDER, false, |cluster, random| {
-        let crashes =
-            run(cluster, |_, steps| at_steps(steps, one_in, random, |_| cluster.restart("immediate")));
+        let crashes = run(cluster, |_, steps| {
+            at_steps(steps, one_in, random, |_| {
+                cluster.restart("immediate");
+                true
+            })
+        });
         assert!(crashes > 0, "no crash");
     });
 }

@@ -1,10 +1,10 @@
-//! What is compared before and after: the dump, the rows, the types, and the result of some statements.
+//! The properties that are compared before and after: the dump, the rows, the types, and the results of statements.
 
 use harness::{Client, Cluster, Run, rows_of, single, successful, text};
 
 use super::schema::SCHEMA;
 
-/// What is between a column and its type, in a line of [`state`].
+/// The words between a column and its type, in a line of [`state`].
 pub const TYPE: &str = " is of type ";
 
 /// Panics if lines differ, or are in another order.
@@ -23,8 +23,8 @@ pub fn state(cluster: &Cluster, database: &str, client: &mut Client) -> Vec<Stri
     [dump(cluster, database, false), actions(client), rows(client), types(client)].concat()
 }
 
-/// The statements of `pg_dump --schema-only`, sorted, and without what may change: types of integers, and the order of columns
-/// in a table. If `default_may_change`, the default, the identity and the sequence of a column may change, too.
+/// The statements of `pg_dump --schema-only`, sorted, without types of integers and the order of columns in a table, which
+/// may change. If `default_may_change`, the default, the identity and the sequence of a column may change, too.
 pub fn dump(cluster: &Cluster, database: &str, default_may_change: bool) -> Vec<String> {
     let mut pg_dump = cluster.client_program("pg_dump");
     let output = successful(pg_dump.args(["--schema-only", "--schema", SCHEMA, "--dbname", database]));
@@ -126,7 +126,7 @@ fn lines(client: &mut Client, query: &str) -> Vec<String> {
     rows_of(client, query).iter().map(|row| row.get(0)).collect()
 }
 
-/// What these statements do in a transaction that is rolled back: their errors, and the rows at the end.
+/// The errors of these statements in a transaction that is rolled back, and the rows at its end.
 pub fn outcome(client: &mut Client, statements: &[String]) -> Vec<String> {
     client.run("BEGIN");
     let mut outcome = vec![];

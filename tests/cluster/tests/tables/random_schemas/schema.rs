@@ -40,7 +40,7 @@ pub struct Schema {
     pub widened: BTreeSet<String>,
     /// Statements that change rows, and may fail.
     pub changes: Vec<String>,
-    /// After so many calls, the adoption is abandoned.
+    /// The number of calls after which the adoption is abandoned.
     pub abandon_after: Option<u64>,
 }
 
