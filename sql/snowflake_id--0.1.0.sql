@@ -3034,9 +3034,20 @@ BEGIN
     WHERE pairs.new_number IS NULL
 
     UNION
+    SELECT format('%s already exists', pg_describe_object('pg_proc'::regclass, code.oid, 0)),
+           format('Drop this function: DROP FUNCTION %s;', code.oid::regprocedure)
+    FROM pairs
+    JOIN pg_proc AS code
+      ON code.proname = format('snowflake_new_%s_%s', pairs.relation, pairs.old_number)
+     AND code.pronamespace = quote_ident(pairs.schema)::regnamespace AND code.pronargs = 0
+    WHERE pairs.new_number IS NULL
+
+    UNION
     SELECT format('trigger zz_%s of %s was changed', pairs.new_name, pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
-           format('Undo the change, for example the new name of a column, or ALTER TABLE %s ENABLE ALWAYS TRIGGER zz_%s. Or '
-                  'repeat the call with abandon => true.', pairs.relation_name, pairs.new_name)
+           format('Undo the change, for example the new name of a column, or ALTER TABLE %s ENABLE ALWAYS TRIGGER zz_%s%s. Or '
+                  'repeat the call with abandon => true.', pairs.relation_name, pairs.new_name,
+                  (SELECT format(', or ALTER FUNCTION %s OWNER TO %s', pairs.trigger_function, pairs.owner)
+                   FROM pg_proc AS code WHERE code.oid = pairs.trigger_function AND code.proowner <> pairs.owner))
     FROM pairs
     WHERE pairs.new_number IS NOT NULL AND NOT pairs.is_kept
 
@@ -3521,7 +3532,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET stan
     LEFT JOIN pg_trigger AS trigger
       ON trigger.tgrelid = pairs.relation AND trigger.tgname = 'zz_' || pairs.new_name AND NOT trigger.tgisinternal
     LEFT JOIN pg_proc AS code
-      ON code.oid = trigger.tgfoid AND code.proowner = pairs.owner AND code.proname ~ '^snowflake_new_\d+_\d+$'
+      ON code.oid = trigger.tgfoid AND code.proowner IN (pairs.owner, quote_ident(current_user)::regrole) AND code.proname ~ '^snowflake_new_\d+_\d+$'
      -- The owner of the table may have let the trigger call a function of another role.
      AND code.prosrc ~ '^BEGIN NEW\.snowflake_new_\d+ := NEW\.".*"; RETURN NEW; END$'
     CROSS JOIN LATERAL unnest(ARRAY[

@@ -379,7 +379,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp SET stan
     LEFT JOIN pg_trigger AS trigger
       ON trigger.tgrelid = pairs.relation AND trigger.tgname = 'zz_' || pairs.new_name AND NOT trigger.tgisinternal
     LEFT JOIN pg_proc AS code
-      ON code.oid = trigger.tgfoid AND code.proowner = pairs.owner AND code.proname ~ '^snowflake_new_\d+_\d+$'
+      ON code.oid = trigger.tgfoid AND code.proowner IN (pairs.owner, quote_ident(current_user)::regrole) AND code.proname ~ '^snowflake_new_\d+_\d+$'
      -- The owner of the table may have let the trigger call a function of another role.
      AND code.prosrc ~ '^BEGIN NEW\.snowflake_new_\d+ := NEW\.".*"; RETURN NEW; END$'
     CROSS JOIN LATERAL unnest(ARRAY[

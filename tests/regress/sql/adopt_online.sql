@@ -185,7 +185,7 @@ CALL snowflake_adopt_online('orders', 'id', dry_run => false, abandon => true);
 SELECT line FROM before EXCEPT SELECT looks('shop');
 SELECT looks('shop') EXCEPT SELECT line FROM before;
 SELECT pg_get_serial_sequence('orders', 'id');
-SELECT count(*) FROM pg_proc WHERE proname ~ '^snowflake_new';
+SELECT count(*) FROM pg_proc WHERE proname ~ '^snowflake_new_\d';
 
 -- If a table no longer references the column, it is abandoned by itself.
 \set ECHO none
@@ -345,6 +345,30 @@ CALL snowflake_adopt_online('orders', 'id', dry_run => false);
 SELECT snowflake_adopt('orders', 'id', dry_run => false);
 INSERT INTO orders (n) VALUES (1) RETURNING snowflake_worker(id);
 RESET ROLE;
+
+-- The table gets another owner in between. The function can be given to this owner, or abandoned. A function with the name that
+-- the procedure needs is refused.
+CREATE TABLE moved (id serial PRIMARY KEY);
+\set ECHO none
+CALL snowflake_adopt_online('moved', 'id', dry_run => false) \gexec
+\set ECHO all
+ALTER TABLE moved OWNER TO regress_snowflake_owner;
+\pset expanded on
+SELECT code, detail, regexp_replace(hint, '_\d{3,}', '_...') AS hint
+FROM sqlstate_of($$CALL snowflake_adopt_online('moved', 'id', owner => 'regress_snowflake_owner')$$);
+CALL snowflake_adopt_online('moved', 'id', dry_run => false, abandon => true, owner => 'regress_snowflake_owner');
+SELECT count(*) FROM pg_proc WHERE proname ~ format('^snowflake_new_%s_', 'moved'::regclass::oid);
+\set ECHO none
+SELECT format('CREATE FUNCTION snowflake_new_%s_1() RETURNS trigger LANGUAGE plpgsql AS %L', 'moved'::regclass::oid,
+              'BEGIN RETURN NEW; END') \gexec
+\set ECHO all
+SELECT code, regexp_replace(detail, '_\d{3,}', '_...') AS detail, regexp_replace(hint, '_\d{3,}', '_...') AS hint
+FROM sqlstate_of($$CALL snowflake_adopt_online('moved', 'id', owner => 'regress_snowflake_owner')$$);
+\pset expanded off
+\set ECHO none
+SELECT format('DROP FUNCTION snowflake_new_%s_1()', 'moved'::regclass::oid) \gexec
+\set ECHO all
+DROP TABLE moved;
 
 -- Two adoptions that need the same table, one after the other. A foreign key that is dropped while its column is adopted.
 CREATE TABLE sellers (id int PRIMARY KEY);

@@ -177,7 +177,11 @@ fn an_event_trigger_forbids_it() {
          SET log_min_messages = notice",
     );
     client.run("CALL snowflake_adopt_online('accounts', 'id')");
-    assert!(cluster.log().contains("NOTICE:  event triggers may refuse commands: keep_columns"), "{}", cluster.log());
+    assert!(
+        cluster.log().contains("NOTICE:  event triggers may refuse commands: keep_columns"),
+        "{}",
+        cluster.log()
+    );
     prepare(&mut client, ACCOUNTS, 3);
     let before = properties(&mut client);
     let (_, message) = refusal(&mut client, ACCOUNTS);
