@@ -3037,9 +3037,7 @@ BEGIN
     SELECT format('%s already exists', pg_describe_object('pg_proc'::regclass, code.oid, 0)),
            format('Drop this function: DROP FUNCTION %s;', code.oid::regprocedure)
     FROM pairs
-    JOIN pg_proc AS code
-      ON code.proname = format('snowflake_new_%s_%s', pairs.relation, pairs.old_number)
-     AND code.pronamespace = quote_ident(pairs.schema)::regnamespace AND code.pronargs = 0
+    JOIN pg_proc AS code ON code.oid = to_regprocedure(pairs.trigger_function)
     WHERE pairs.new_number IS NULL
 
     UNION
@@ -3047,7 +3045,7 @@ BEGIN
            format('Undo the change, for example the new name of a column, or ALTER TABLE %s ENABLE ALWAYS TRIGGER zz_%s%s. Or '
                   'repeat the call with abandon => true.', pairs.relation_name, pairs.new_name,
                   (SELECT format(', or ALTER FUNCTION %s OWNER TO %s', pairs.trigger_function, pairs.owner)
-                   FROM pg_proc AS code WHERE code.oid = pairs.trigger_function AND code.proowner <> pairs.owner))
+                   FROM pg_proc AS code WHERE code.oid = to_regprocedure(pairs.trigger_function) AND code.proowner <> pairs.owner))
     FROM pairs
     WHERE pairs.new_number IS NOT NULL AND NOT pairs.is_kept
 
