@@ -105,6 +105,14 @@ BEGIN
     IF FOUND THEN
         RETURN;
     END IF;
+    -- Meanwhile, another session has checked the last column, so the definitions are needed now.
+    IF definitions IS NULL AND EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_pairs(adopted_table, adopted_column)) THEN
+        RETURN QUERY
+        SELECT * FROM snowflake_internal.snowflake_adopt_online_plan(
+            adopted_table, adopted_column, trusted_owner, abandon, recreates_views, for_execution, true
+        );
+        RETURN;
+    END IF;
     PERFORM FROM pg_attrdef AS expression
     JOIN pg_attribute AS attribute
       ON attribute.attrelid = expression.adrelid AND attribute.attnum = expression.adnum
