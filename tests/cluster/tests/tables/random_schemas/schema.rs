@@ -228,6 +228,15 @@ impl Draft<'_> {
         if self.chance(30) {
             self.obstacle(&table, &id, &children[0]);
         }
+        if self.chance(50) {
+            // Views and sequences that are created again must not get these privileges.
+            let clerk = quoted(CLERK);
+            for kind in ["TABLES", "SEQUENCES"] {
+                self.extra(format!(
+                    "ALTER DEFAULT PRIVILEGES IN SCHEMA {SCHEMA} GRANT ALL ON {kind} TO {clerk}"
+                ));
+            }
+        }
         self.changes(&table, &id, &code, &children);
         if self.chance(25) {
             self.schema.abandon_after = Some(self.random.below(8));
@@ -459,7 +468,7 @@ format!("ALTER TABLE {table} ALTER {note} SET (n_distinct = 5)"),
             "CREATE VIEW {second} AS SELECT v.{column}, c.{}, c.number FROM {first} AS v JOIN {} AS c ON c.{} = v.{column}",
             child.key, child.table, child.key
         ));
-        self.extra(format!("GRANT SELECT ON {first} TO {clerk}; COMMENT ON VIEW {second} IS 'it''s a view'; COMMENT ON COLUMN {first}.n IS 'n'"));
+        self.extra(format!("GRANT SELECT ON {first} TO {clerk}; REVOKE TRIGGER ON {first} FROM CURRENT_USER; COMMENT ON VIEW {second} IS 'it''s a view'; COMMENT ON COLUMN {first}.n IS 'n'"));
         if self.chance(30) {
             let checked = self.table("checked");
             self.extra(format!(
