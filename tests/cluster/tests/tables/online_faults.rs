@@ -223,6 +223,34 @@ fn lock_wait_is_for_all_tables_together() {
     assert_within(LOCK_WAIT * 2, slowest[0], "a query of the tables");
 }
 
+/// A session that queries a view locks the view, and then waits for the tables.
+#[test]
+fn a_view_that_is_always_being_read() {
+    let cluster = server();
+    let mut client = cluster.connect();
+    client.run(
+        "CREATE VIEW names AS SELECT id, note FROM accounts JOIN visits ON visits.account_id = accounts.id",
+    );
+    let stop = AtomicBool::new(false);
+    let result = thread::scope(|scope| {
+        for n in 1..=4 {
+            let (cluster, stop) = (&cluster, &stop);
+            scope.spawn(move || {
+                let mut reader = cluster.connect();
+                while !stop.load(Ordering::Relaxed) {
+                    reader.run(&format!("SELECT * FROM names WHERE id = {n}"));
+                    thread::sleep(Duration::from_millis(4));
+                }
+            });
+        }
+        let result = adopt_online(&mut client, &format!("{ACCOUNTS}, lock_wait => '50 ms', views => true"));
+        stop.store(true, Ordering::Relaxed);
+        result
+    });
+    result.unwrap_or_else(|error| panic!("{}", text(&error)));
+    assert!(is_bigint(&mut client, "names.id"));
+}
+
 /// A row violates a foreign key that was valid: it was written while foreign keys were not enforced. The warning names it, and
 /// the other foreign keys are checked.
 #[test]
@@ -315,6 +343,35 @@ fn two_callers_at_once() {
     });
     println!("{others:#?}");
     check_tables(&mut cluster.connect());
+}
+
+/// While a call computes its next step, another session makes the last check of the columns. The call goes on to the end.
+#[test]
+fn another_session_makes_the_last_check() {
+    let cluster = server();
+    let mut client = cluster.connect();
+    client.run(
+        "CREATE TABLE orders (id bigint PRIMARY KEY);
+         CREATE TABLE lines (order_id int REFERENCES orders);
+         INSERT INTO orders VALUES (1);
+         INSERT INTO lines VALUES (1)",
+    );
+    thread::scope(|scope| {
+        let caller = scope.spawn(|| adopt_once(&mut cluster.connect(), "'orders', 'id', pause => '1 s'"));
+        let filled = "SELECT coalesce(bool_and(pages_filled = pages), false) FROM snowflake_adopt_progress";
+        eventually("filled rows", || single::<bool>(&mut client, filled));
+        // The obstacles contain security labels. They are computed when it is known that the column is not checked.
+        let mut other = cluster.connect();
+        other.run("BEGIN; LOCK TABLE pg_seclabel");
+        let waits =
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'pg_seclabel'::regclass AND NOT granted)";
+        eventually("the caller", || single::<bool>(&mut client, waits));
+        client.run("ALTER TABLE lines VALIDATE CONSTRAINT snowflake_new_1");
+        other.run("COMMIT");
+        let next = caller.join().unwrap().unwrap_or_else(|error| panic!("{}", text(&error)));
+        assert_eq!(next, None);
+    });
+    assert!(is_bigint(&mut client, "lines.order_id"));
 }
 
 /// The database is dumped and restored between any two calls, with and without comments. Both databases go on to the end.
