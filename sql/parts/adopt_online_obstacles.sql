@@ -273,7 +273,7 @@ BEGIN
     UNION
     SELECT format('publication "%s" would publish the new columns of %s', publication.pubname,
                   pg_describe_object('pg_class'::regclass, pairs.relation, 0)),
-           'Subscribers have no new columns. Remove the tables from the publications, or use snowflake_adopt().'
+           'Subscribers have no new columns. Use snowflake_adopt(), or remove the tables from the publications: see "Subscribers" in the documentation.'
     FROM pairs
     JOIN pg_class AS class ON class.oid = pairs.relation
     JOIN pg_publication_tables AS publication
