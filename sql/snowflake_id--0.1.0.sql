@@ -2597,6 +2597,10 @@ BEGIN
                 WHEN class.relowner NOT IN (SELECT owner FROM trusted) THEN 'another owner'
                 WHEN NOT has_schema_privilege(class.relnamespace, 'CREATE') THEN 'in a schema without the privilege CREATE'
                 WHEN deepest.depth >= 100 THEN 'rules that form a cycle'
+                WHEN EXISTS (SELECT FROM aclexplode(class.relacl) AS acl WHERE acl.grantor <> class.relowner)
+                THEN 'other grantors'
+                WHEN EXISTS (SELECT FROM pg_seclabel AS label WHERE label.classoid = 'pg_class'::regclass AND label.objoid = class.oid)
+                THEN 'a security label'
                 WHEN EXISTS (SELECT FROM pg_depend AS member
                              WHERE member.classid = 'pg_class'::regclass AND member.objid = class.oid AND member.deptype = 'e')
                 THEN 'part of an extension' END

@@ -422,6 +422,14 @@ GRANT UPDATE (n) ON numbers TO regress_snowflake_clerk;
 CREATE RULE none AS ON DELETE TO large DO INSTEAD NOTHING;
 \pset expanded on
 SELECT code, detail, hint FROM sqlstate_of($$CALL snowflake_adopt_online('orders', 'id')$$);
+-- Only the role that granted it can grant this privilege again.
+GRANT USAGE ON SCHEMA shop TO regress_snowflake_clerk;
+SET ROLE regress_snowflake_clerk;
+GRANT SELECT ON large TO regress_snowflake_owner;
+RESET ROLE;
+SELECT code, detail, hint FROM sqlstate_of($$CALL snowflake_adopt_online('orders', 'id', views => true)$$);
+REVOKE SELECT ON large FROM regress_snowflake_clerk CASCADE;
+GRANT SELECT ON large TO regress_snowflake_clerk WITH GRANT OPTION;
 \pset expanded off
 CREATE FUNCTION views() RETURNS SETOF text LANGUAGE sql AS $$
     SELECT format('%s %s %s %s', c.relname, pg_get_viewdef(c.oid), c.reloptions, obj_description(c.oid, 'pg_class'))

@@ -58,6 +58,7 @@ const NOT_MESSAGES: &[&str] = &[
     "snowflake_adopt_online: %s of %s pages",
     "no view",
     "another owner",
+    "other grantors",
     "in a schema without the privilege CREATE",
     "rules that form a cycle",
     "part of an extension",

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use harness::*;
+use harness::{adoption::adopt_online, *};
 
 /// A bound between numbers from a sequence, which are smaller, and snowflake IDs.
 const SMALLEST_ID: i64 = 1 << 40;
@@ -79,9 +79,8 @@ fn referencing_tables_are_locked_first() {
     });
 }
 
-/// Replication continues if the subscriber is widened first, as the warnings say.
-#[test]
-fn the_subscriber_is_widened_first() {
+/// A publisher of table `orders`, and a subscriber in another database of the server.
+fn publisher_and_subscriber() -> (Cluster, Client, Client) {
     let cluster = Cluster::builder().worker(1).set("wal_level", "logical").start();
     let mut publisher = cluster.connect();
     publisher.run("CREATE DATABASE copy");
@@ -98,6 +97,13 @@ fn the_subscriber_is_widened_first() {
          WITH (create_slot = false, binary = true)",
         cluster.host().display()
     ));
+    (cluster, publisher, subscriber)
+}
+
+/// Replication continues if the subscriber is widened first, as the warnings say.
+#[test]
+fn the_subscriber_is_widened_first() {
+    let (cluster, mut publisher, mut subscriber) = publisher_and_subscriber();
     let mut arrives = |subscriber: &mut Client, n: i32| {
         publisher.execute("INSERT INTO orders (n) VALUES ($1) ON CONFLICT DO NOTHING", &[&n]).unwrap();
         let id: i64 = single(&mut publisher, &format!("SELECT id::bigint FROM orders WHERE n = {n}"));
@@ -121,6 +127,54 @@ fn the_subscriber_is_widened_first() {
     adopt(&mut cluster.connect(), "'orders', 'id', false");
     assert!(cluster.log().contains("WARNING:  publication \"orders\" contains tables"), "{}", cluster.log());
     assert!(arrives(&mut subscriber, 4) > SMALLEST_ID);
+    subscriber.run("DROP SUBSCRIPTION orders");
+}
+
+/// The steps of "Subscribers" on the page about converting tables, while rows are inserted, updated and deleted.
+#[test]
+fn a_published_table_is_converted_online() {
+    let (cluster, mut publisher, mut subscriber) = publisher_and_subscriber();
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writes = scope.spawn(|| {
+            let mut writer = cluster.connect();
+            let mut n = 1;
+            while !is_done.load(Ordering::Relaxed) {
+                n += 1;
+                writer.execute("INSERT INTO orders (n) VALUES ($1)", &[&n]).unwrap();
+                writer.execute("UPDATE orders SET n = -n WHERE n = $1", &[&(n - 3)]).unwrap();
+                writer.execute("DELETE FROM orders WHERE n = $1 AND id % 2 = 0", &[&(5 - n)]).unwrap();
+            }
+            n
+        });
+        let arrives = |subscriber: &mut Client| {
+            let last: i64 = single(&mut cluster.connect(), "SELECT max(id::bigint) FROM orders");
+            all_arrive("the newest row at the subscriber", || {
+                single::<i64>(subscriber, "SELECT coalesce(max(id::bigint), 0) FROM orders") >= last
+            });
+        };
+        arrives(&mut subscriber);
+
+        adopt(&mut subscriber, "'orders', 'id', false");
+        subscriber.run("ALTER SUBSCRIPTION orders SET (binary = false)");
+        publisher.run("ALTER PUBLICATION orders DROP TABLE orders");
+        subscriber.run("ALTER SUBSCRIPTION orders REFRESH PUBLICATION");
+        adopt_online(&mut publisher, "'orders', 'id', pause => '0'").unwrap();
+        adopt(&mut publisher, "'orders', 'id', false");
+        publisher.run("ALTER PUBLICATION orders ADD TABLE orders");
+        subscriber.run("TRUNCATE orders");
+        subscriber.run("ALTER SUBSCRIPTION orders REFRESH PUBLICATION");
+
+        arrives(&mut subscriber);
+        is_done.store(true, Ordering::Relaxed);
+        let written = writes.join().unwrap();
+        assert!(written > 100, "only {written} rows");
+    });
+    let rows = "SELECT coalesce(string_agg(concat(id, ' ', n), ',' ORDER BY id), '') FROM orders";
+    let expected: String = single(&mut publisher, rows);
+    all_arrive("equal rows at the subscriber", || single::<String>(&mut subscriber, rows) == expected);
+    assert!(single::<i64>(&mut publisher, "SELECT count(*) FROM orders WHERE id < 2147483648") > 0);
+    assert!(single::<i64>(&mut publisher, "SELECT count(*) FROM orders WHERE id > 2147483647") > 0);
     subscriber.run("DROP SUBSCRIPTION orders");
 }
 
