@@ -28,7 +28,7 @@ fn add_columns(cluster: &Cluster) {
     });
 }
 
-/// An event trigger ends the session at the first command, then after one more command, then after two more, and so on.
+/// An event trigger ends the session at the first command, then after three more commands, then after five more, and so on.
 /// Thus every transaction is interrupted between any two of its commands.
 #[test]
 fn killed_between_any_two_commands() {
@@ -39,7 +39,7 @@ fn killed_between_any_two_commands() {
          BEGIN
              -- The checks before a step create indexes on temporary tables.
              IF NOT EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE schema_name LIKE 'pg\\_temp%')
-                AND nextval('public.commands') IN (SELECT n * (n + 1) / 2 FROM generate_series(1, 100) AS n) THEN
+                AND nextval('public.commands') IN (SELECT n * n FROM generate_series(1, 100) AS n) THEN
                  PERFORM pg_terminate_backend(pg_backend_pid());
                  PERFORM pg_sleep(10);
              END IF;
@@ -57,7 +57,7 @@ fn killed_between_any_two_commands() {
         assert!(is_killed, "{}", text(&error));
         kills += 1;
     }
-    assert!(kills > 20, "only {kills} kills");
+    assert!(kills > 12, "only {kills} kills");
     check_tables(&mut cluster.connect());
 }
 
@@ -106,7 +106,8 @@ fn a_locked_row_on_the_last_page() {
     add_columns(&cluster);
     other.run("BEGIN; SELECT FROM bookings WHERE id > 990 FOR UPDATE");
     // The call tries again and again.
-    let impatient = format!("CALL snowflake_adopt_online({ACCOUNTS}, lock_wait => '1 ms', dry_run => false)");
+    let impatient =
+        format!("CALL snowflake_adopt_online({ACCOUNTS}, lock_wait => '30 ms', dry_run => false)");
     client.run("SET statement_timeout = '3s'");
     let (state, message) = failure(&mut client, &impatient);
     assert_eq!(state, "57014", "{message}");
@@ -374,41 +375,38 @@ fn another_session_makes_the_last_check() {
     assert!(is_bigint(&mut client, "lines.order_id"));
 }
 
-/// The database is dumped and restored between any two calls, with and without comments. Both databases go on to the end.
+/// The database is dumped and restored between any two calls, with or without comments. All databases go on to the end.
 #[test]
 fn dumped_and_restored_in_the_middle() {
-    for options in [&["--no-comments"][..], &[]] {
-        let cluster = server();
-        let mut client = cluster.connect();
-        client.run("COMMENT ON CONSTRAINT visits_account_id_fkey ON visits IS 'their own'");
-        for indexes in 1..=3 {
-            prepare(&mut client, ACCOUNTS, indexes);
-            let dump = cluster.host().join(format!("dump{indexes}"));
-            let database = format!("copy{indexes}");
-            client.run(&format!("CREATE DATABASE {database}"));
-            successful(
-                cluster
-                    .client_program("pg_dump")
-                    .args(["--format=custom", "--dbname=postgres", "--file"])
-                    .arg(&dump)
-                    .args(options),
-            );
-            cluster.restore(&dump, &database);
-            let mut copy = cluster.connect_to(&database);
-            copy.run(
-                "INSERT INTO accounts (id) VALUES (2000); INSERT INTO visits (account_id) VALUES (2000);
-                 UPDATE visits SET note = note WHERE account_id < 10; ANALYZE",
-            );
-            adopt_online(&mut copy, ACCOUNTS).unwrap();
-            check_tables(&mut copy);
-            if options.is_empty() {
-                let comment = "SELECT obj_description(oid, 'pg_constraint') FROM pg_constraint WHERE conname = 'visits_account_id_fkey'";
-                assert_eq!(single::<String>(&mut copy, comment), "their own");
-            }
-        }
-        adopt_online(&mut client, ACCOUNTS).unwrap();
-        check_tables(&mut client);
+    let cluster = server();
+    let mut client = cluster.connect();
+    client.run("COMMENT ON CONSTRAINT visits_account_id_fkey ON visits IS 'their own'");
+    for (indexes, has_comments) in [(1, false), (2, true), (3, false)] {
+        prepare(&mut client, ACCOUNTS, indexes);
+        let dump = cluster.host().join(format!("dump{indexes}"));
+        let database = format!("copy{indexes}");
+        client.run(&format!("CREATE DATABASE {database}"));
+        successful(
+            cluster
+                .client_program("pg_dump")
+                .args(["--format=custom", "--dbname=postgres", "--file"])
+                .arg(&dump)
+                .args((!has_comments).then_some("--no-comments")),
+        );
+        cluster.restore(&dump, &database);
+        let mut copy = cluster.connect_to(&database);
+        copy.run(
+            "INSERT INTO accounts (id) VALUES (2000); INSERT INTO visits (account_id) VALUES (2000);
+             UPDATE visits SET note = note WHERE account_id < 10; ANALYZE",
+        );
+        adopt_online(&mut copy, ACCOUNTS).unwrap();
+        check_tables(&mut copy);
+        let comment = "SELECT obj_description(oid, 'pg_constraint') FROM pg_constraint WHERE conname = 'visits_account_id_fkey'";
+        let kept = has_comments.then(|| "their own".to_owned());
+        assert_eq!(single::<Option<String>>(&mut copy, comment), kept);
     }
+    adopt_online(&mut client, ACCOUNTS).unwrap();
+    check_tables(&mut client);
 }
 
 /// The application goes on without the extension, and the adoption with it.

@@ -451,18 +451,19 @@ fn the_server_crashes_at_steps() {
     });
 }
 
-/// The commonest transaction: the account first, then the rows that reference it. Both procedures keep all rows. With many rows, under "make soak", the longest times that
-/// a writer waited are compared.
+/// snowflake_adopt() keeps all rows, too, although it locks the tables in another order than the writers. With many rows, under
+/// "make soak", the longest times that a writer waits beside the two are compared.
 #[test]
 fn how_long_writers_wait() {
-    let online = storm(&[AccountFirst; 3], false, |cluster, _| {
-        run(cluster, |_, _| 0);
-    });
-    // snowflake_adopt() locks the tables in another order than the writers.
     let at_once = storm(&[AccountFirst; 3], true, |cluster, _| {
         while let Err(error) = cluster.connect().batch_execute(SWITCH) {
             assert!(is_deadlock(&error), "{}", text(&error));
         }
     });
-    assert!(!is_soak() || online * 5 < at_once, "{online:?}, {at_once:?}");
+    if is_soak() {
+        let online = storm(&[AccountFirst; 3], false, |cluster, _| {
+            run(cluster, |_, _| 0);
+        });
+        assert!(online * 5 < at_once, "{online:?}, {at_once:?}");
+    }
 }
