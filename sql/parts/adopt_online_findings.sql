@@ -22,14 +22,14 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_copy_body(name, name) IS
 -- `has_proof` if the constraint CHECK is, and `is_proved` if the columns are known to be equal.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_new_columns()
 RETURNS TABLE (
-    relation oid, old_number smallint, new_number smallint, new_name name, trigger_name name, trigger_function regprocedure,
+    relation oid, old_number smallint, new_number smallint, new_name name, trigger_function regprocedure,
     is_kept boolean, has_proof boolean, is_proved boolean, has_some boolean, is_some boolean, pages_filled bigint, pages bigint
 )
 STABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT proof.conrelid, old.attnum, new.attnum, new.attname, trigger.tgname, code.oid::regprocedure,
+    SELECT proof.conrelid, old.attnum, new.attnum, new.attname, code.oid::regprocedure,
            coalesce(trigger.tgenabled = 'A'
                     -- BEFORE INSERT OR UPDATE FOR EACH ROW, of any columns, without a condition.
                     AND trigger.tgtype = 23 AND trigger.tgattr = '' AND trigger.tgqual IS NULL AND code.prosrc = snowflake_internal.snowflake_adopt_copy_body(new.attname, old.attname)
@@ -245,8 +245,7 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_adopt_version(oid[]) IS
 -- index or a CHECK that would get another definition is an obstacle.
 CREATE FUNCTION snowflake_internal.snowflake_adopt_definitions(adopted_table regclass, adopted_column name)
 RETURNS TABLE (
-    relation oid, relation_name text, index oid, description text, is_unique boolean, command text, obstacle text,
-    new_index oid, is_built boolean, is_in_progress boolean
+    relation oid, index oid, description text, is_unique boolean, command text, obstacle text, new_index oid, is_built boolean
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET client_min_messages = error SET jit = off
@@ -356,7 +355,6 @@ BEGIN
                     AS known (index oid, description text, kind text, copied oid, obstacle text)
             LOOP
                 relation := filled.relation;
-                relation_name := filled.relation_name;
                 index := old.index;
                 description := old.description;
                 is_unique := old.kind = 'UNIQUE INDEX';
@@ -364,7 +362,6 @@ BEGIN
                 command := NULL;
                 new_index := NULL;
                 is_built := NULL;
-                is_in_progress := NULL;
                 IF old.index IS NOT NULL AND old.obstacle IS NULL THEN
                     SELECT substr(pg_get_indexdef(definition.indexrelid), strpos(pg_get_indexdef(definition.indexrelid), ' USING ')) AS rest,
                            ' WHERE ' || pg_get_expr(definition.indpred, definition.indrelid) AS predicate, space.spcname
@@ -387,10 +384,8 @@ BEGIN
                     SELECT class.oid,
                            definition.indisvalid
                            AND pg_get_indexdef(class.oid)
-                               = format('CREATE %s %I ON %s%s', old.kind, class.relname, filled.relation_name, built.rest),
-                           NOT definition.indisvalid
-                           AND EXISTS (SELECT FROM pg_stat_progress_create_index AS work WHERE work.index_relid = class.oid)
-                    INTO new_index, is_built, is_in_progress
+                               = format('CREATE %s %I ON %s%s', old.kind, class.relname, filled.relation_name, built.rest)
+                    INTO new_index, is_built
                     FROM pg_index AS definition JOIN pg_class AS class ON class.oid = definition.indexrelid
                     WHERE definition.indrelid = filled.relation AND class.relname = format('snowflake_new_%s', old.index);
                 END IF;
