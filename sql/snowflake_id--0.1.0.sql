@@ -1717,7 +1717,7 @@ DECLARE
     highest bigint;
     lowest_to_come bigint;
     sets_default boolean;
-    rewrites boolean;
+    drops_sequences boolean;
     note record;
 BEGIN
     IF segment IS NULL AND generator <> 'snowflake' OR octet_length(segment) NOT BETWEEN 1 AND 255 THEN
@@ -1801,8 +1801,9 @@ BEGIN
             USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
     END IF;
 
-    rewrites := EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, widens)
-                        WHERE NOT is_bigint);
+    -- If only the default changes, the sequence is kept.
+    drops_sequences := NOT widens OR EXISTS (SELECT FROM snowflake_internal.snowflake_adopt_columns(adopted_table, adopted_column, true)
+                                             WHERE NOT is_bigint);
 
     -- Check that new IDs differ from existing values. No new ID is lower than the first ID of the current tick.
     SELECT bool_or((pg_get_expr(expression.adbin, expression.adrelid) = ANY (kept_defaults)) IS NOT TRUE)
@@ -1823,10 +1824,10 @@ BEGIN
                     USING ERRCODE = 'insufficient_privilege',
                           DETAIL = 'snowflake_adopt() reads the last value of the sequence.',
                           HINT = format('To grant the privilege: GRANT SELECT ON SEQUENCE %s TO %s;', note.sequence_name, caller);
-            ELSIF for_execution AND note.is_ours AND (rewrites OR NOT widens) THEN
+            ELSIF for_execution AND note.is_ours AND drops_sequences THEN
                 -- The statement changes nothing, but prevents other sessions from taking values until this transaction
-                -- ends. If only the default changes, the sequence is kept: a transaction that has called nextval() before it
-                -- writes to the table would cause a deadlock.
+                -- ends. If the sequence is kept, a transaction that has called nextval() before it writes to the table would
+                -- cause a deadlock.
                 EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', note.sequence_name, note.increment);
             END IF;
         END LOOP;
@@ -1834,7 +1835,7 @@ BEGIN
         FROM snowflake_internal.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
         IF widens THEN
             -- A sequence that is kept can return more values.
-            lowest_to_come := snowflake_internal.lowest_new_id() - CASE WHEN rewrites THEN 0 ELSE 1000000 END;
+            lowest_to_come := snowflake_internal.lowest_new_id() - CASE WHEN drops_sequences THEN 0 ELSE 1000000 END;
         ELSIF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % are not below the next number', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -1892,7 +1893,7 @@ BEGIN
         FROM involved WHERE relation = adopted_table AND is_adopted AND sets_default
         UNION ALL
         SELECT 4, 0, sequence_name, format('DROP SEQUENCE %s;', sequence_name), NULL
-        FROM sequences WHERE NOT is_identity AND used_by IS NULL AND (rewrites OR NOT widens)
+        FROM sequences WHERE NOT is_identity AND used_by IS NULL AND drops_sequences
         UNION ALL
         -- ALTER TYPE creates the indexes again, without the targets of their expressions.
         SELECT 2, 1000000, format('%s.%s', index.indexrelid, attribute.attnum),
@@ -1921,8 +1922,7 @@ BEGIN
         RETURN;
     END IF;
     FOR note IN
-        SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, widens, kept_defaults,
-                                                                        rewrites OR NOT widens)
+        SELECT * FROM snowflake_internal.snowflake_adopt_notes(adopted_table, adopted_column, widens, kept_defaults, drops_sequences)
     LOOP
         IF note.is_warning THEN
             RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
