@@ -1,6 +1,6 @@
 import django
 from django.conf import settings
-from django.db import connection, models, transaction
+from django.db import connection, models
 
 settings.configure(
     # HOST and the rest come from the environment (PGHOST etc.).
@@ -9,13 +9,13 @@ settings.configure(
 django.setup()
 
 
-class SnowflakeNextval(models.Func):
-    function = "snowflake_nextval"
-    output_field = models.BigIntegerField()
+class SnowflakeAutoField(models.BigAutoField):
+    def db_type_suffix(self, connection):
+        return "DEFAULT snowflake_nextval()"
 
 
 class Order(models.Model):
-    id = models.BigIntegerField(primary_key=True, db_default=SnowflakeNextval(), editable=False)
+    id = SnowflakeAutoField(primary_key=True)
     item = models.TextField()
 
     class Meta:
@@ -29,12 +29,6 @@ with connection.schema_editor() as editor:  # as a migration does
 order = Order.objects.create(item="tea")
 print(order.id)  # an ID
 
-# For many rows, take the IDs first, in the same transaction.
-with transaction.atomic():
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT snowflake_batch(3)")
-        ids = [id for (id,) in cursor]
-    orders = [Order(id=id, item=item) for id, item in zip(ids, ["milk", "sugar", "lemon"])]
-    Order.objects.bulk_create(orders)
+orders = Order.objects.bulk_create([Order(item=item) for item in ["milk", "sugar", "lemon"]])
 print(orders[0].id)  # an ID
-print(Order.objects.get(id=ids[2]).item)  # lemon
+print(Order.objects.get(id=orders[2].id).item)  # lemon

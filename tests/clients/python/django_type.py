@@ -9,21 +9,22 @@ settings.configure(
 django.setup()
 
 
-class SnowflakeNextval(models.Func):
-    function = "snowflake_nextval"
-    output_field = models.BigIntegerField()
-
-
-class SnowflakeField(models.BigIntegerField):
+class SnowflakeAutoField(models.BigAutoField):
     def db_type(self, connection):
         return "snowflake"
+
+    def rel_db_type(self, connection):
+        return "snowflake"
+
+    def db_type_suffix(self, connection):
+        return "DEFAULT snowflake_nextval()"
 
     def from_db_value(self, value, expression, connection):
         return None if value is None else int(value)
 
 
 class Order(models.Model):
-    id = SnowflakeField(primary_key=True, db_default=SnowflakeNextval(), editable=False)
+    id = SnowflakeAutoField(primary_key=True)
     item = models.TextField()
 
     class Meta:
@@ -32,7 +33,7 @@ class Order(models.Model):
 
 
 class Part(models.Model):
-    id = SnowflakeField(primary_key=True, db_default=SnowflakeNextval(), editable=False)
+    id = SnowflakeAutoField(primary_key=True)
     order = models.ForeignKey(Order, models.CASCADE)
 
     class Meta:
@@ -50,3 +51,5 @@ print(type(order.id))  # <class 'int'>
 Part.objects.create(order=order)
 print(Part.objects.get(order_id=order.id).order_id == order.id)  # True
 print(Order.objects.filter(id__in=[order.id, 1]).count())  # 1
+orders = Order.objects.bulk_create([Order(item="milk"), Order(item="sugar")])
+print(orders[1].id)  # an ID

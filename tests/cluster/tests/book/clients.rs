@@ -47,6 +47,51 @@ mod python {
         }
     }
 
+    /// After the adoption of its table, the users of django.contrib.auth are found only with the settings of the page.
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn django_auth() {
+        for file in
+            ["settings.py", "shop/apps.py", "shop/auth_migrations/__init__.py", "shop/generic_columns.py"]
+        {
+            is_shown(&format!("python/django_auth/{file}"));
+        }
+        assert_eq!(
+            output_of("python/django_auth/check.py"),
+            "before: a number of the sequence, found 1\n\
+             before: before is logged in\n\
+             before: 1 in the group\n\
+             before: Note of before\n\
+             before: BigNote of before\n\
+             adopted: an ID, found 0\n\
+             adopted: Save with update_fields did not affect any rows.\n\
+             adopted: Note: integer out of range\n\
+             adopted: BigNote of None\n\
+             changed: an ID, found 1\n\
+             changed: changed is logged in\n\
+             changed: 1 in the group\n\
+             changed: Note: integer out of range\n\
+             changed: BigNote of changed\n\
+             shop_note object_id integer\n\
+             shop_bignote object_id bigint\n\
+             new: an ID, found 1\n\
+             new: new is logged in\n\
+             new: 1 in the group\n\
+             new: Note: integer out of range\n\
+             new: BigNote of new\n"
+        );
+    }
+
+    /// The output of a program in a database with the extension.
+    fn output_of(program: &str) -> String {
+        let cluster = Cluster::builder().worker(1).start();
+        cluster.connect().run("CREATE DATABASE shop");
+        cluster.connect_to("shop").run("CREATE EXTENSION snowflake_id");
+        let mut command = command(program);
+        command.env("PGHOST", cluster.host()).env("PGUSER", "test").env("PGDATABASE", "shop");
+        String::from_utf8(successful(&mut command).stdout).unwrap()
+    }
+
     /// Four clients take numbers while the server crashes. No number is repeated. Other requests get no number.
     #[test]
     #[ignore = "needs packages: make clients"]

@@ -1,0 +1,5 @@
+from django.contrib.auth.apps import AuthConfig
+
+
+class BigAuthConfig(AuthConfig):
+    default_auto_field = "django.db.models.BigAutoField"
