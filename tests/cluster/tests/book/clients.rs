@@ -47,6 +47,17 @@ mod python {
         }
     }
 
+    /// The type and the models of the page, with all drivers that it names.
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn type_of_sqlalchemy_with_all_drivers() {
+        is_shown("python/snowflake_type.py");
+        assert_eq!(
+            output_of("python/sqlalchemy_drivers.py"),
+            "psycopg works\npsycopg2 works\npg8000 works\nasyncpg works\n"
+        );
+    }
+
     /// After the adoption of its table, the users of django.contrib.auth are found only with the settings of the page.
     #[test]
     #[ignore = "needs packages: make clients"]
