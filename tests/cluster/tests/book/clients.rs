@@ -47,6 +47,13 @@ mod python {
         }
     }
 
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn data_frames() {
+        let cluster = Cluster::builder().worker(1).start();
+        assert!(prints("python/data_frames.py", cluster.host().to_str().unwrap(), "postgres").is_empty());
+    }
+
     /// The type and the models of the page, with all drivers that it names.
     #[test]
     #[ignore = "needs packages: make clients"]
@@ -90,6 +97,41 @@ mod python {
              new: 1 in the group\n\
              new: Note: integer out of range\n\
              new: BigNote of new\n"
+        );
+    }
+
+    /// "Other tools".
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn tools() {
+        assert_eq!(
+            output_of("python/tools.py"),
+            "Alembic, bigint: 0 differences, 0 warnings\n\
+             Alembic, snowflake as bigint: 0 differences, 2 warnings\n\
+             Alembic, snowflake: 0 differences, 0 warnings\n\
+             Alembic, registered snowflake as bigint: 2 differences, 0 warnings\n\
+             peewee, bigint: int, 2 IDs, 3 found, int\n\
+             peewee, snowflake: int, 2 IDs, 3 found, int\n\
+             peewee, foreign key: True\n\
+             Tortoise with asyncpg, TortoiseSerial: a number of a sequence, ['DatabaseDefault', 'DatabaseDefault']\n\
+             Tortoise with asyncpg, TortoiseNumber: an ID, ['DatabaseDefault', 'DatabaseDefault']\n\
+             Tortoise with asyncpg, TortoiseTyped: an ID, ['DatabaseDefault', 'DatabaseDefault']\n\
+             Tortoise with asyncpg, own key: OperationalError\n\
+             Tortoise with asyncpg, foreign key: OperationalError\n\
+             Tortoise with psycopg, TortoiseSerial: a number of a sequence, ['DatabaseDefault', 'DatabaseDefault']\n\
+             Tortoise with psycopg, TortoiseNumber: an ID, ['DatabaseDefault', 'DatabaseDefault']\n\
+             Tortoise with psycopg, TortoiseTyped: an ID, ['DatabaseDefault', 'DatabaseDefault']\n\
+             Tortoise with psycopg, own key: works\n\
+             Tortoise with psycopg, foreign key: works\n\
+             pandas, bigint: [1541815603606036481]\n\
+             ConnectorX, bigint: [1541815603606036481]\n\
+             ADBC, bigint: [1541815603606036481]\n\
+             pandas, snowflake: ['1541815603606036481']\n\
+             ConnectorX, snowflake: not implemented: snowflake\n\
+             ADBC, snowflake: [b'\\x15e\\xa1\\x1fb\\x17\\xa0\\x01']\n\
+             pandas, id::bigint: [1541815603606036481]\n\
+             ConnectorX, id::bigint: [1541815603606036481]\n\
+             ADBC, id::bigint: [1541815603606036481]\n"
         );
     }
 
