@@ -12,10 +12,10 @@ cp -Rp tests/clients/. "$clients"
 
 languages=()
 readarray -t python_packages <tests/clients/python/requirements.txt
-if install_python clients/venv "${python_packages[@]}"; then
+if install_python clients/venv "${python_packages[@]}" && install_packages jq; then
     languages+=(python)
 else
-    skip "Python: what tests/clients/python/requirements.txt names cannot be installed"
+    skip "Python: what tests/clients/python/requirements.txt names, or jq, cannot be installed"
 fi
 if install_node "$clients/javascript"; then
     languages+=(javascript)

@@ -54,6 +54,18 @@ mod python {
         assert!(prints("python/data_frames.py", cluster.host().to_str().unwrap(), "postgres").is_empty());
     }
 
+    /// jq rounds in calculations, in each version: "Doubles outside JavaScript" in docs/how-to/json.md.
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn jq() {
+        let page = read("docs/how-to/json.md");
+        let line = page.lines().find(|line| line.ends_with("jq --compact-output 'map(. + 0)'")).unwrap();
+        let output = String::from_utf8(successful(Command::new("sh").args(["-c", line])).stdout).unwrap();
+        let (first, second) = output.trim_end().trim_matches(['[', ']']).split_once(',').unwrap();
+        assert_eq!(first, second, "{output}");
+        assert!(first.starts_with("15418156036060"), "{output}");
+    }
+
     /// The type and the models of the page, with all drivers that it names.
     #[test]
     #[ignore = "needs packages: make clients"]
