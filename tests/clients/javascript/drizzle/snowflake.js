@@ -1,23 +1,11 @@
-import { eq, relations, sql } from 'drizzle-orm'
+import { eq, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
-import { customType, pgTable, text } from 'drizzle-orm/pg-core'
 import pg from 'pg'
+import * as schema from './snowflake_schema.js'
 
-const snowflake = customType({ dataType: () => 'snowflake', fromDriver: BigInt, toDriver: String })
-const snowflakeId = () => snowflake().primaryKey().default(sql`snowflake_nextval()`)
-
-const orders = pgTable('orders', { id: snowflakeId(), item: text().notNull() })
-const parts = pgTable('parts', {
-  id: snowflakeId(),
-  orderId: snowflake('order_id').notNull().references(() => orders.id),
-})
-const ordersRelations = relations(orders, ({ many }) => ({ parts: many(parts) }))
-const partsRelations = relations(parts, ({ one }) => ({
-  order: one(orders, { fields: [parts.orderId], references: [orders.id] }),
-}))
-
+const { orders, parts } = schema
 const pool = new pg.Pool() // uses PGHOST, PGDATABASE etc.
-const db = drizzle(pool, { schema: { orders, parts, ordersRelations, partsRelations } })
+const db = drizzle(pool, { schema })
 
 const [tea] = await db.insert(orders).values({ item: 'tea' }).returning()
 console.log(tea.id.toString()) // an ID

@@ -210,19 +210,62 @@ mod python {
 mod javascript {
     use super::*;
 
+    /// A table that references table `orders`.
+    const PARTS: &str = "CREATE TABLE parts (id bigint PRIMARY KEY DEFAULT snowflake_nextval(),
+                             order_id bigint NOT NULL REFERENCES orders)";
+
     programs! {
         node_postgres: "javascript/node_postgres_orders.mjs", TABLE;
         typeorm: "javascript/typeorm_orders.mjs", MAKES_TABLE;
         sequelize: "javascript/sequelize_orders.mjs", MAKES_TABLE;
+        mikroorm: "javascript/mikroorm_orders.mjs", MAKES_TABLE;
         kysely: "javascript/kysely_orders.mjs", MAKES_TABLE;
         knex: "javascript/knex_orders.mjs", MAKES_TABLE;
     }
 
     #[test]
     #[ignore = "needs packages: make clients"]
-    fn rounding() {
+    fn rounding_and_arrays() {
         let cluster = Cluster::builder().worker(1).start();
-        assert!(prints("javascript/rounding.mjs", cluster.host().to_str().unwrap(), "postgres").is_empty());
+        for program in ["javascript/rounding.mjs", "javascript/node_postgres_arrays.mjs"] {
+            assert!(prints(program, cluster.host().to_str().unwrap(), "postgres").is_empty());
+        }
+    }
+
+    /// TypeORM keeps a column of type `snowflake` if the type is registered.
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn typeorm_with_type() {
+        let cluster = Cluster::builder().worker(1).start();
+        let mut client = cluster.connect();
+        client.run(
+            "CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_nextval(), item text NOT NULL);
+             INSERT INTO orders (id, item) VALUES (1541815603606036481, 'tea')",
+        );
+        prints("javascript/typeorm_type.mjs", cluster.host().to_str().unwrap(), "postgres");
+        let rows =
+            "SELECT count(*) FROM orders WHERE item = 'tea' AND id = 1541815603606036481 OR item = 'milk'";
+        assert_eq!(single::<i64>(&mut client, rows), 2);
+    }
+
+    /// The table of the page: what the schema tools create, and what they do with existing columns of type `snowflake`.
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn types() {
+        let cluster = Cluster::builder().worker(1).start();
+        assert_eq!(
+            output_of("javascript/types.mjs", cluster.host().to_str().unwrap()),
+            "postgres.js, arrays: true [ '1541815603606036481' ]\n\
+             postgres.js, arrays: false {1541815603606036481}\n\
+             Sequelize: int8 int8 int8, snowflake string 2\n\
+             Sequelize: snowflake snowflake snowflake string 2\n\
+             TypeORM: int8 int8 [ 'ALTER TABLE \"orders\" DROP COLUMN \"id\"' ] true true\n\
+             TypeORM: snowflake snowflake [] true true\n\
+             MikroORM: int8 int8 [ '' ] int8 string 1\n\
+             MikroORM: snowflake snowflake [ '' ] snowflake string 1\n\
+             Kysely: snowflake\n\
+             Knex: snowflake\n"
+        );
     }
 
     #[test]
@@ -245,13 +288,43 @@ mod javascript {
         check("javascript/drizzle/orders.js", MAKES_TABLE);
     }
 
+    /// `drizzle-kit push` creates the tables once, and then finds no difference. With a model of `bigint`, it changes the
+    /// type back.
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn drizzle_push() {
+        const DIRECTORY: &str = "javascript/drizzle";
+        let config = is_shown("javascript/drizzle/drizzle.config.js");
+        let of_bigint = config.replace("snowflake_schema.js", "schema.js");
+        assert_ne!(of_bigint, config);
+        fs::write(installed(DIRECTORY).join("bigint.config.js"), of_bigint).unwrap();
+        let cluster = Cluster::builder().worker(1).start();
+        let environment =
+            [("PGHOST", cluster.host().to_str().unwrap()), ("PGUSER", "test"), ("PGDATABASE", "postgres")];
+        let push = || as_on_page(DIRECTORY, "npx drizzle-kit push", &environment);
+        let mut client = cluster.connect();
+        let type_of_id = "SELECT atttypid::regtype::text FROM pg_attribute
+                          WHERE attrelid = 'orders'::regclass AND attname = 'id'";
+
+        let output = push();
+        assert!(output.contains("Changes applied"), "{output}");
+        assert_eq!(single::<String>(&mut client, type_of_id), "snowflake");
+        let output = push();
+        assert!(output.contains("No changes detected"), "{output}");
+
+        client.run("DROP TABLE parts");
+        let mut bigint = Command::new("npx");
+        bigint.args(["drizzle-kit", "push", "--force", "--config=bigint.config.js"]);
+        successful(bigint.current_dir(installed(DIRECTORY)).envs(environment));
+        assert_eq!(single::<String>(&mut client, type_of_id), "bigint");
+    }
+
     /// Relational queries are exact with type `snowflake`.
     #[test]
     #[ignore = "needs packages: make clients"]
     fn drizzle_with_type() {
-        let parts = "CREATE TABLE parts (id bigint PRIMARY KEY DEFAULT snowflake_nextval(),
-                         order_id bigint NOT NULL REFERENCES orders)";
-        check("javascript/drizzle/snowflake.js", &of_type(&format!("{TABLE}; {parts}")));
+        is_shown("javascript/drizzle/snowflake_schema.js");
+        check("javascript/drizzle/snowflake.js", &of_type(&format!("{TABLE}; {PARTS}")));
     }
 
     /// Prisma's migrations need a program that Prisma downloads. The test runs the migration of the page by itself, and
@@ -268,6 +341,22 @@ mod javascript {
         let migration = is_shown("javascript/prisma/migration.sql");
         check("javascript/prisma/orders.mjs", &migration);
         check("javascript/prisma/orders.mjs", &of_type(&migration));
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn relations_of_prisma() {
+        let directory = installed("javascript/prisma");
+        let mut generate = Command::new("npx");
+        generate.args(["prisma", "generate", "--schema=relations.prisma"]).current_dir(directory);
+        successful(generate.env("PRISMA_SCHEMA_ENGINE_BINARY", "/bin/true"));
+        let tables = format!("{TABLE}; {PARTS}");
+        for tables in [&tables, &of_type(&tables)] {
+            let cluster = Cluster::builder().worker(1).start();
+            cluster.connect().run(tables);
+            let host = cluster.host().to_str().unwrap();
+            assert_eq!(output_of("javascript/prisma/relations.mjs", host), "true\ntrue\n");
+        }
     }
 }
 
@@ -320,9 +409,7 @@ mod defaults {
 
     fn printed(cluster: &Cluster, host: &str, program: &str) -> String {
         cluster.connect().run(TABLES);
-        let mut command = command(program);
-        command.env("PGHOST", host).env("PGUSER", "test").env("PGDATABASE", "postgres");
-        String::from_utf8(successful(&mut command).stdout).unwrap()
+        output_of(program, host)
     }
 
     #[test]
@@ -384,6 +471,13 @@ fn ask(port: u16, request: &str) -> (u16, String) {
     let (head, text) = response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{response:?}"));
     assert!(!head.starts_with("HTTP/1.0 200") || head.contains("\r\nCache-Control: no-store"), "{head}");
     (head.split(' ').nth(1).unwrap().parse().unwrap(), text.into())
+}
+
+/// Runs a program that no page shows, in database `postgres`.
+fn output_of(program: &str, host: &str) -> String {
+    let mut command = command(program);
+    command.env("PGHOST", host).env("PGUSER", "test").env("PGDATABASE", "postgres");
+    String::from_utf8(successful(&mut command).stdout).unwrap()
 }
 
 /// For programs that create table `orders` themselves.
@@ -469,13 +563,13 @@ fn is_shown(file: &str) -> String {
     text
 }
 
-/// Runs the command of the page that begins like this, in a directory of tests/clients.
-fn as_on_page(directory: &str, beginning: &str, environment: &[(&str, &str)]) {
+/// Runs the command of the page that begins like this, in a directory of tests/clients. Returns its output.
+fn as_on_page(directory: &str, beginning: &str, environment: &[(&str, &str)]) -> String {
     let page = read(&page_of(directory));
     let line = page.lines().find(|line| line.starts_with(beginning)).expect("a command");
     let mut shell = Command::new("sh");
     shell.args(["-c", line]).current_dir(installed(directory)).envs(environment.iter().copied());
-    successful(&mut shell);
+    String::from_utf8(successful(&mut shell).stdout).unwrap()
 }
 
 /// The page with the programs of a directory.
