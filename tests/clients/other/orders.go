@@ -27,6 +27,11 @@ func main() {
 	check(err)
 	fmt.Println(string(text)) // {"id":"an ID","item":"tea"}
 
+	// Without a type, a number is read as a float64.
+	var rounded any
+	check(json.Unmarshal([]byte("1541815603606036481"), &rounded))
+	fmt.Println(rounded) // 1.5418156036060365e+18
+
 	// For many rows, take the IDs first, in the same transaction.
 	items := []string{"milk", "sugar", "lemon"}
 	var ids []int64

@@ -24,7 +24,11 @@ class SnowflakeGenerator extends AbstractIdGenerator
 class Order
 {
     #[ORM\Id]
-    #[ORM\Column(type: "bigint", columnDefinition: "bigint DEFAULT snowflake_nextval() NOT NULL")]
+    #[ORM\Column(
+        type: "bigint",
+        columnDefinition: "bigint DEFAULT snowflake_nextval() NOT NULL",
+        options: ["default" => "snowflake_nextval()"],
+    )]
     #[ORM\GeneratedValue(strategy: "CUSTOM")]
     #[ORM\CustomIdGenerator(class: SnowflakeGenerator::class)]
     public $id;
@@ -40,7 +44,10 @@ $server = ["driver" => "pdo_pgsql", "dbname" => getenv("PGDATABASE"), "user" => 
 $connection = DriverManager::getConnection($server, $config); // libpq uses PGHOST etc.
 $em = new EntityManager($connection, $config);
 
-(new SchemaTool($em))->createSchema([$em->getClassMetadata(Order::class)]); // as in a migration
+$tool = new SchemaTool($em);
+$classes = [$em->getClassMetadata(Order::class)];
+$tool->createSchema($classes); // as in a migration
+echo count($tool->getUpdateSchemaSql($classes)), "\n"; // 0
 
 $orders = array_map(fn($item) => new Order($item), ["tea", "milk", "sugar", "lemon"]);
 $em->wrapInTransaction(fn($em) => array_map($em->persist(...), $orders));
@@ -49,3 +56,9 @@ echo gettype($orders[0]->id), "\n"; // string
 echo json_encode(["id" => (string) $orders[0]->id]), "\n"; // {"id":"an ID"}
 $em->clear();
 echo $em->find(Order::class, $orders[3]->id)->item, "\n"; // lemon
+
+// For columns of type snowflake:
+$connection->getDatabasePlatform()->registerDoctrineTypeMapping("snowflake", "bigint");
+$connection->executeStatement("ALTER TABLE orders ALTER id TYPE snowflake");
+echo count($tool->getUpdateSchemaSql($classes)), "\n"; // 0
+echo $em->getRepository(Order::class)->findOneBy(["id" => $orders[3]->id])->item, "\n"; // lemon

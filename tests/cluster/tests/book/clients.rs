@@ -383,7 +383,44 @@ mod other {
     programs! {
         pgx: "other/orders.go", TABLE;
         active_record: "other/orders.rb", MAKES_TABLE;
+        sequel: "other/sequel.rb", MAKES_TABLE;
         doctrine: "other/orders.php", MAKES_TABLE;
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn pgx_with_type() {
+        check("other/type.go", &of_type(TABLE));
+    }
+
+    /// With the initializer, schema.rb contains tables with type `snowflake` and nothing of the extension, an empty
+    /// database loads it, and fixtures are loaded whatever the default is.
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn initializer_of_rails() {
+        is_shown("other/initializer.rb");
+        let cluster = Cluster::builder().worker(1).start();
+        cluster.connect().run("CREATE DATABASE copy");
+        assert_eq!(
+            output_of("other/rails.rb", cluster.host().to_str().unwrap()),
+            r#"["public"]
+  enable_extension "snowflake_id"
+  create_table "orders", id: :snowflake, default: -> { "snowflake_nextval()" }, force: :cascade do |t|
+    t.text "item"
+  create_table "parts", id: :bigint, default: -> { "snowflake_segment_nextval('parts'::text)" }, force: :cascade do |t|
+    t.snowflake "order_id", null: false
+    t.snowflake "other_ids", array: true
+  add_foreign_key "parts", "orders", name: "parts_order_id_fkey"
+true
+2
+tea
+milk
+true
+true
+Integer
+false
+"#
+        );
     }
 
     #[test]
@@ -602,7 +639,7 @@ fn command(program: &str) -> Command {
             java
         }
         // With the packages of Debian, which are no modules.
-        (_, "orders.go") => {
+        (_, file) if file.ends_with(".go") => {
             let mut go = Command::new("go");
             go.arg("run").env("GO111MODULE", "off").env("GOPATH", "/usr/share/gocode");
             go.env("GOCACHE", installed("go"));
