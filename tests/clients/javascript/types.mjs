@@ -13,6 +13,8 @@ const pool = new pg.Pool()
 const create = (id) => pool.query(`
   DROP TABLE IF EXISTS parts, orders;
   ${id ? `CREATE TABLE orders (id ${id} PRIMARY KEY DEFAULT snowflake_nextval(), item text NOT NULL)` : ''}`)
+const createParts = () => pool.query(`
+  CREATE TABLE parts (id snowflake PRIMARY KEY, order_id snowflake REFERENCES orders, other_id snowflake)`)
 const typeIs = async (column = 'id') => {
   const query = `SELECT string_agg(DISTINCT udt_name, ', ') AS names FROM information_schema.columns
                  WHERE table_name IN ('orders', 'parts') AND column_name = $1`
@@ -32,17 +34,19 @@ for (const type of [DataTypes.BIGINT, 'snowflake']) {
   const db = new Sequelize(dbName, user, '', { dialect: 'postgres', host, logging: false })
   const id = { type, primaryKey: true, defaultValue: Sequelize.literal('snowflake_nextval()') }
   const Order = db.define('Order', { id, item: DataTypes.TEXT }, { tableName: 'orders', timestamps: false })
-  const Part = db.define('Part', { id }, { tableName: 'parts', timestamps: false })
+  const Part = db.define('Part', { id, other_id: type }, { tableName: 'parts', timestamps: false })
   Order.hasMany(Part, { foreignKey: 'order_id' })
   await create()
   await db.sync()
   const created = await typeIs()
   const of_key = await typeIs('order_id')
   await create('snowflake')
+  await createParts()
   await db.sync({ alter: true })
   const [tea, milk] = await Order.bulkCreate([{ item: 'tea' }, { item: 'milk' }])
   const found = await Order.findAll({ where: { id: [tea.id, milk.id] }, include: Part })
-  console.log('Sequelize:', created, of_key, await typeIs(), typeof tea.id, found.length)
+  const kept = [await typeIs(), await typeIs('order_id'), await typeIs('other_id')]
+  console.log('Sequelize:', created, of_key, kept, typeof tea.id, found.length)
   await db.close()
 }
 

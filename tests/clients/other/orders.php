@@ -54,6 +54,7 @@ $em->wrapInTransaction(fn($em) => array_map($em->persist(...), $orders));
 echo $orders[0]->id, "\n"; // an ID
 echo gettype($orders[0]->id), "\n"; // string
 echo json_encode(["id" => (string) $orders[0]->id]), "\n"; // {"id":"an ID"}
+echo gettype($connection->fetchOne("SELECT id FROM orders")), "\n"; // integer
 $em->clear();
 echo $em->find(Order::class, $orders[3]->id)->item, "\n"; // lemon
 
@@ -61,4 +62,5 @@ echo $em->find(Order::class, $orders[3]->id)->item, "\n"; // lemon
 $connection->getDatabasePlatform()->registerDoctrineTypeMapping("snowflake", "bigint");
 $connection->executeStatement("ALTER TABLE orders ALTER id TYPE snowflake");
 echo count($tool->getUpdateSchemaSql($classes)), "\n"; // 0
+echo gettype($connection->fetchOne("SELECT id FROM orders")), "\n"; // string
 echo $em->getRepository(Order::class)->findOneBy(["id" => $orders[3]->id])->item, "\n"; // lemon

@@ -257,8 +257,8 @@ mod javascript {
             output_of("javascript/types.mjs", cluster.host().to_str().unwrap()),
             "postgres.js, arrays: true [ '1541815603606036481' ]\n\
              postgres.js, arrays: false {1541815603606036481}\n\
-             Sequelize: int8 int8 int8, snowflake string 2\n\
-             Sequelize: snowflake snowflake snowflake string 2\n\
+             Sequelize: int8 int8 [ 'snowflake', 'snowflake', 'int8' ] string 2\n\
+             Sequelize: snowflake snowflake [ 'snowflake', 'snowflake', 'snowflake' ] string 2\n\
              TypeORM: int8 int8 [ 'ALTER TABLE \"orders\" DROP COLUMN \"id\"' ] true true\n\
              TypeORM: snowflake snowflake [] true true\n\
              MikroORM: int8 int8 [ '' ] int8 string 1\n\
@@ -391,6 +391,18 @@ mod other {
     #[ignore = "needs packages: make clients"]
     fn pgx_with_type() {
         check("other/type.go", &of_type(TABLE));
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn database_sql() {
+        let cluster = Cluster::builder().worker(1).start();
+        let table = TABLE.replace("orders", "of_bigint");
+        cluster.connect().run(&format!("{table}; {}", of_type(&table.replace("of_bigint", "of_type"))));
+        assert_eq!(
+            output_of("other/database_sql.go", cluster.host().to_str().unwrap()),
+            "pgx of_bigint true\npgx of_type true\npostgres of_bigint true\npostgres of_type true\n"
+        );
     }
 
     /// With the initializer, schema.rb contains tables with type `snowflake` and nothing of the extension, an empty
