@@ -289,19 +289,31 @@ mod javascript {
     }
 
     /// `drizzle-kit push` creates the tables once, and then finds no difference. With a model of `bigint`, it changes the
-    /// type back.
+    /// type back. `drizzle-kit pull` writes models that have to be changed.
     #[test]
     #[ignore = "needs packages: make clients"]
-    fn drizzle_push() {
+    fn drizzle_kit() {
         const DIRECTORY: &str = "javascript/drizzle";
         let config = is_shown("javascript/drizzle/drizzle.config.js");
-        let of_bigint = config.replace("snowflake_schema.js", "schema.js");
-        assert_ne!(of_bigint, config);
-        fs::write(installed(DIRECTORY).join("bigint.config.js"), of_bigint).unwrap();
         let cluster = Cluster::builder().worker(1).start();
         let environment =
             [("PGHOST", cluster.host().to_str().unwrap()), ("PGUSER", "test"), ("PGDATABASE", "postgres")];
         let push = || as_on_page(DIRECTORY, "npx drizzle-kit push", &environment);
+        // With another line in the configuration.
+        let drizzle_kit = |command: &str, line: &str| {
+            let other = config.replace("schema: 'snowflake_schema.js'", line);
+            assert_ne!(other, config);
+            fs::write(installed(DIRECTORY).join("other.config.js"), other).unwrap();
+            let mut drizzle_kit = Command::new("npx");
+            drizzle_kit.args(["drizzle-kit", command, "--config=other.config.js"]);
+            successful(drizzle_kit.current_dir(installed(DIRECTORY)).envs(environment));
+        };
+        let pull = || {
+            let pulled = installed(DIRECTORY).join("pulled");
+            fs::remove_dir_all(&pulled).ok();
+            drizzle_kit("pull", "out: 'pulled'");
+            fs::read_to_string(pulled.join("schema.ts")).unwrap()
+        };
         let mut client = cluster.connect();
         let type_of_id = "SELECT atttypid::regtype::text FROM pg_attribute
                           WHERE attrelid = 'orders'::regclass AND attname = 'id'";
@@ -311,12 +323,14 @@ mod javascript {
         assert_eq!(single::<String>(&mut client, type_of_id), "snowflake");
         let output = push();
         assert!(output.contains("No changes detected"), "{output}");
+        let pulled = pull();
+        assert!(pulled.contains("id: unknown(\"id\").primaryKey()"), "{pulled}");
 
         client.run("DROP TABLE parts");
-        let mut bigint = Command::new("npx");
-        bigint.args(["drizzle-kit", "push", "--force", "--config=bigint.config.js"]);
-        successful(bigint.current_dir(installed(DIRECTORY)).envs(environment));
+        drizzle_kit("push", "schema: 'schema.js'");
         assert_eq!(single::<String>(&mut client, type_of_id), "bigint");
+        let pulled = pull();
+        assert!(pulled.contains("id: bigint({ mode: \"number\" })"), "{pulled}");
     }
 
     /// Relational queries are exact with type `snowflake`.
