@@ -254,7 +254,7 @@ mod javascript {
     fn types() {
         let cluster = Cluster::builder().worker(1).start();
         assert_eq!(
-            output_of("javascript/types.mjs", cluster.host().to_str().unwrap()),
+            output("javascript/types.mjs", cluster.host().to_str().unwrap(), "postgres"),
             "postgres.js, arrays: true [ '1541815603606036481' ]\n\
              postgres.js, arrays: false {1541815603606036481}\n\
              Sequelize: int8 int8 [ 'snowflake', 'snowflake', 'int8' ] string 2\n\
@@ -369,7 +369,7 @@ mod javascript {
             let cluster = Cluster::builder().worker(1).start();
             cluster.connect().run(tables);
             let host = cluster.host().to_str().unwrap();
-            assert_eq!(output_of("javascript/prisma/relations.mjs", host), "true\ntrue\n");
+            assert_eq!(output("javascript/prisma/relations.mjs", host, "postgres"), "true\ntrue\n");
         }
     }
 }
@@ -391,15 +391,9 @@ mod rust {
     }
 }
 
-mod other {
+/// The programs of "other" with columns of type `snowflake`.
+mod other_types {
     use super::*;
-
-    programs! {
-        pgx: "other/orders.go", TABLE;
-        active_record: "other/orders.rb", MAKES_TABLE;
-        sequel: "other/sequel.rb", MAKES_TABLE;
-        doctrine: "other/orders.php", MAKES_TABLE;
-    }
 
     #[test]
     #[ignore = "needs packages: make clients"]
@@ -414,7 +408,7 @@ mod other {
         let table = TABLE.replace("orders", "of_bigint");
         cluster.connect().run(&format!("{table}; {}", of_type(&table.replace("of_bigint", "of_type"))));
         assert_eq!(
-            output_of("other/database_sql.go", cluster.host().to_str().unwrap()),
+            output("other/database_sql.go", cluster.host().to_str().unwrap(), "postgres"),
             "pgx of_bigint true\npgx of_type true\npostgres of_bigint true\npostgres of_type true\n"
         );
     }
@@ -428,7 +422,7 @@ mod other {
         let cluster = Cluster::builder().worker(1).start();
         cluster.connect().run("CREATE DATABASE copy");
         assert_eq!(
-            output_of("other/rails.rb", cluster.host().to_str().unwrap()),
+            output("other/rails.rb", cluster.host().to_str().unwrap(), "postgres"),
             r#"["public"]
   enable_extension "snowflake_id"
   create_table "orders", id: :snowflake, default: -> { "snowflake_nextval()" }, force: :cascade do |t|
@@ -447,6 +441,17 @@ Integer
 false
 "#
         );
+    }
+}
+
+mod other {
+    use super::*;
+
+    programs! {
+        pgx: "other/orders.go", TABLE;
+        active_record: "other/orders.rb", MAKES_TABLE;
+        sequel: "other/sequel.rb", MAKES_TABLE;
+        doctrine: "other/orders.php", MAKES_TABLE;
     }
 
     #[test]
@@ -472,7 +477,7 @@ mod defaults {
 
     fn printed(cluster: &Cluster, host: &str, program: &str) -> String {
         cluster.connect().run(TABLES);
-        output_of(program, host)
+        output(program, host, "postgres")
     }
 
     #[test]
@@ -536,13 +541,6 @@ fn ask(port: u16, request: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), text.into())
 }
 
-/// Runs a program that no page shows, in database `postgres`.
-fn output_of(program: &str, host: &str) -> String {
-    let mut command = command(program);
-    command.env("PGHOST", host).env("PGUSER", "test").env("PGDATABASE", "postgres");
-    String::from_utf8(successful(&mut command).stdout).unwrap()
-}
-
 /// For programs that create table `orders` themselves.
 const MAKES_TABLE: &str = "";
 /// For the other programs.
@@ -589,9 +587,7 @@ fn check_on(cluster: &Cluster, host: &str, program: &str, setup: &str) {
 /// repetitions in a row.
 fn prints(program: &str, host: &str, database: &str) -> Vec<i64> {
     let source = is_shown(program);
-    let mut command = command(program);
-    command.env("PGHOST", host).env("PGUSER", "test").env("PGDATABASE", database);
-    let output = String::from_utf8(successful(&mut command).stdout).unwrap();
+    let output = output(program, host, database);
     let printed: Vec<&str> = output.lines().collect();
     let expected: Vec<&str> = source.lines().filter_map(comment).collect();
     assert_eq!(printed.len(), expected.len(), "{output}");
@@ -606,6 +602,13 @@ fn prints(program: &str, host: &str, database: &str) -> Vec<i64> {
     }
     ids.dedup();
     ids
+}
+
+/// Runs a program in a database.
+fn output(program: &str, host: &str, database: &str) -> String {
+    let mut command = command(program);
+    command.env("PGHOST", host).env("PGUSER", "test").env("PGDATABASE", database);
+    String::from_utf8(successful(&mut command).stdout).unwrap()
 }
 
 const PRINTS: [&str; 7] =
