@@ -29,7 +29,10 @@ copy = connect("copy")
 ActiveRecord::Schema.verbose = false
 eval(schema)
 puts dump(copy) == schema
-copy.change_table(:parts) { |t| t.snowflake :third }
+copy.change_table(:parts) do |t|
+  t.snowflake :third
+  t.references :parent, type: :snowflake
+end
 
 class Order < ActiveRecord::Base
   has_many :parts
@@ -45,5 +48,6 @@ puts Order.count, tea.item
 milk = Order.create!(item: "milk")
 Part.create!(id: 1, order: milk, other_ids: [milk.id], third: milk.id)
 part = Part.where(order_id: [milk.id.to_s]).includes(:order).first
+puts Part.columns_hash["parent_id"].type
 puts part.order.item, part.other_ids == [milk.id], part.third == milk.id, milk.id.class
 puts Order.exists?(id: "abc")

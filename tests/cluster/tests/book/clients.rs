@@ -434,6 +434,7 @@ mod other_types {
 true
 2
 tea
+snowflake
 milk
 true
 true
