@@ -8,12 +8,7 @@ const Order = new EntitySchema({
   name: 'Order',
   tableName: 'orders',
   properties: {
-    id: {
-      type: new Snowflake('string'),
-      primary: true,
-      autoincrement: false,
-      defaultRaw: 'snowflake_nextval()',
-    },
+    id: { type: new Snowflake('string'), primary: true, defaultRaw: 'snowflake_nextval()' },
     item: { type: 'text' },
   },
 })

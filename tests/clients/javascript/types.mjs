@@ -21,6 +21,12 @@ const typeIs = async (column = 'id') => {
   return (await pool.query(query, [column])).rows[0].names
 }
 
+const defaultIs = async () => {
+  const query = `SELECT column_default FROM information_schema.columns
+                 WHERE table_name = 'orders' AND column_name = 'id'`
+  return (await pool.query(query)).rows[0].column_default
+}
+
 // Arrays.
 for (const fetch_types of [true, false]) {
   const db = postgres({ fetch_types })
@@ -76,8 +82,13 @@ for (const type of ['bigint', 'snowflake']) {
 class Snowflake extends BigIntType {
   getColumnType() { return 'snowflake' }
 }
-for (const type of [new BigIntType('string'), new Snowflake('string')]) {
-  const id = { type, primary: true, autoincrement: false, defaultRaw: 'snowflake_nextval()' }
+const mikroOrmTypes = [
+  { type: new BigIntType('string') },
+  { type: new BigIntType('string'), autoincrement: false },
+  { type: new Snowflake('string') },
+]
+for (const type of mikroOrmTypes) {
+  const id = { ...type, primary: true, defaultRaw: 'snowflake_nextval()' }
   const parts = { kind: '1:m', entity: () => Part, mappedBy: 'order' }
   const Order = new Entity({ name: 'Order', tableName: 'orders', properties: { id, item: { type: 'text' }, parts } })
   const order = { kind: 'm:1', entity: () => Order }
@@ -89,6 +100,7 @@ for (const type of [new BigIntType('string'), new Snowflake('string')]) {
   await db.schema.update()
   const created = await typeIs()
   const of_key = await typeIs('order_id')
+  const columnDefault = await defaultIs()
   const left = await db.schema.getUpdateSchemaSQL()
   await create('snowflake')
   await db.schema.update()
@@ -97,7 +109,7 @@ for (const type of [new BigIntType('string'), new Snowflake('string')]) {
   em.create(Part, { order: tea })
   await em.flush()
   const found = await db.em.fork().findOneOrFail(Order, tea.id, { populate: ['parts'] })
-  console.log('MikroORM:', created, of_key, [left], await typeIs(), typeof tea.id, found.parts.length)
+  console.log('MikroORM:', created, of_key, columnDefault, left === '', await typeIs(), typeof tea.id, found.parts.length)
   await db.close()
 }
 

@@ -261,8 +261,9 @@ mod javascript {
              Sequelize: snowflake snowflake [ 'snowflake', 'snowflake', 'snowflake' ] string 2\n\
              TypeORM: int8 int8 [ 'ALTER TABLE \"orders\" DROP COLUMN \"id\"' ] true true\n\
              TypeORM: snowflake snowflake [] true true\n\
-             MikroORM: int8 int8 [ '' ] int8 string 1\n\
-             MikroORM: snowflake snowflake [ '' ] snowflake string 1\n\
+             MikroORM: int8 int8 nextval('orders_id_seq'::regclass) false int8 string 1\n\
+             MikroORM: int8 int8 snowflake_nextval() true int8 string 1\n\
+             MikroORM: snowflake snowflake snowflake_nextval() true snowflake string 1\n\
              Kysely: snowflake\n\
              Knex: snowflake\n"
         );
