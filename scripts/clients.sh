@@ -27,10 +27,17 @@ if CARGO_TARGET_DIR=$clients/rust/target quietly cargo build --locked --manifest
 else
     skip "Rust: tests/clients/rust cannot be built"
 fi
-if install_packages default-jdk-headless libpostgresql-jdbc-java golang-go golang-github-jackc-pgx-v4-dev \
+compile_java() { (cd "$clients/java" && javac @classpath -d classes ./*.java); }
+if install_packages default-jdk-headless libpostgresql-jdbc-java libspring-jdbc-java libhibernate3-java libeclipselink-java \
+    libslf4j-java libjavassist-java && compile_java; then
+    languages+=(java)
+else
+    skip "Java: its Debian packages cannot be installed"
+fi
+if install_packages golang-go golang-github-jackc-pgx-v4-dev \
     ruby-activerecord ruby-pg ruby-sequel php-cli php-pgsql php-doctrine-orm php-symfony-cache; then
     languages+=(other)
 else
-    skip "Java, Go, Ruby and PHP: their Debian packages cannot be installed"
+    skip "Go, Ruby and PHP: their Debian packages cannot be installed"
 fi
 printf '%s\n' "${languages[@]}" >"$clients/languages"

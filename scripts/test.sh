@@ -213,10 +213,12 @@ test_sql() {
 test_clients() {
     local languages
     mapfile -t languages <target/clients/languages
-    # These tests compare tools in both.
-    [[ " ${languages[*]} " != *" python "*" other "* ]] || languages+=(defaults)
-    check_names "${languages[@]/#/book::clients::}"
-    run_tests --run-ignored only -- "${languages[@]/#/book::clients::}"
+    # These tests compare tools in all of them.
+    [[ " ${languages[*]} " != *" python "*" java "*" other "* ]] || languages+=(defaults)
+    languages=("${languages[@]/#/book::clients::}")
+    languages=("${languages[@]/%/::}") # "java" is not "javascript".
+    check_names "${languages[@]}"
+    run_tests --run-ignored only -- "${languages[@]}"
 }
 
 compile() { nextest run --no-run; }

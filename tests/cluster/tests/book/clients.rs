@@ -5,7 +5,7 @@
 //! target/clients and runs them.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -455,15 +455,96 @@ mod other {
         sequel: "other/sequel.rb", MAKES_TABLE;
         doctrine: "other/orders.php", MAKES_TABLE;
     }
+}
+
+mod java {
+    use super::*;
+
+    fn server() -> (Cluster, String) {
+        let address = address();
+        (Cluster::builder().worker(1).set("listen_addresses", &address).start(), address)
+    }
+
+    /// With columns of both types.
+    fn check_java(program: &str) {
+        for table in [TABLE, &of_type(TABLE)] {
+            let (cluster, address) = server();
+            check_on(&cluster, &address, program, table);
+        }
+    }
 
     #[test]
     #[ignore = "needs packages: make clients"]
     fn jdbc() {
-        let address = address();
-        for table in [TABLE, &of_type(TABLE)] {
-            let cluster = Cluster::builder().worker(1).set("listen_addresses", &address).start();
-            check_on(&cluster, &address, "other/Orders.java", table);
-        }
+        check_java("java/Orders.java");
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn spring() {
+        check_java("java/TemplateOrders.java");
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn hibernate() {
+        check_java("java/HibernateOrders.java");
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn eclipse_link() {
+        is_shown("java/META-INF/persistence.xml");
+        check_java("java/EclipseLinkOrders.java");
+    }
+
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn blocks() {
+        is_shown("java/SnowflakeBlocks.java");
+        check_java("java/BlockOrders.java");
+    }
+
+    /// The page shows what the program has found, and the silent error of a default strategy.
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn tables() {
+        let (cluster, address) = server();
+        let output = |program| output(program, &address, "postgres");
+        let page = read(&page_of("java/JdbcTypes.java"));
+        let types = output("java/JdbcTypes.java");
+        assert!(
+            page.contains(&format!("\n| --- | --- | --- |\n{types}\n")),
+            "the page does not show\n{types}"
+        );
+
+        cluster.connect().run(TABLE);
+        assert_eq!(
+            output("java/WrongKeys.java"),
+            "EclipseLink, IDENTITY: ERROR: lastval is not yet defined in this session\n\
+             EclipseLink, IDENTITY, after a row with a serial key: 1\n\
+             The first generated key, id is not the first column: 7\n"
+        );
+    }
+
+    /// The server crashes meanwhile.
+    #[test]
+    #[ignore = "needs packages: make clients"]
+    fn blocks_under_load() {
+        let (cluster, address) = server();
+        let mut program = command("java/BlocksUnderLoad.java");
+        program
+            .args(["4", "2000000"])
+            .env("PGHOST", &address)
+            .env("PGUSER", "test")
+            .env("PGDATABASE", "postgres");
+        let mut program = program.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(program.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(lines.next().as_deref(), Some("started"));
+        cluster.restart("immediate");
+        let results: Vec<String> = lines.collect();
+        assert_eq!(results, ["8000000 IDs, 0 repeated, 0 descending", "failures"]);
+        assert!(program.wait().unwrap().success());
     }
 }
 
@@ -501,7 +582,7 @@ mod defaults {
         let address = address();
         let cluster = Cluster::builder().worker(1).set("listen_addresses", &address).start();
         assert_eq!(
-            printed(&cluster, &address, "other/Defaults.java"),
+            printed(&cluster, &address, "java/Defaults.java"),
             "by_nextval: bigserial, YES\nby_next: int8, NO\n"
         );
     }
@@ -664,10 +745,10 @@ fn command(program: &str) -> Command {
         ("rust", file) => {
             return Command::new(installed("rust/target/debug").join(file.split_once('/').unwrap().0));
         }
-        (_, file) if file.ends_with(".java") => {
+        ("java", file) => {
             let mut java = Command::new("java");
-            java.args(["-cp", "/usr/share/java/postgresql.jar"]);
-            java
+            java.current_dir(installed("java")).args(["@classpath", file.strip_suffix(".java").unwrap()]);
+            return java;
         }
         // With the packages of Debian, which are no modules.
         (_, file) if file.ends_with(".go") => {
