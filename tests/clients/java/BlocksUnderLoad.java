@@ -4,7 +4,7 @@ import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.postgresql.ds.PGSimpleDataSource;
 
-// Takes IDs of SnowflakeBlocks in several threads, and prints what is wrong with them. A thread continues after an error.
+// Takes IDs of SnowflakeBlocks in several threads, and prints what is wrong with them. Threads continue after errors.
 class BlocksUnderLoad {
     public static void main(String[] arguments) throws Exception {
         int threads = Integer.parseInt(arguments[0]);

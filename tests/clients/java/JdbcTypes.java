@@ -75,7 +75,10 @@ class JdbcTypes {
                     try (var select = connection.prepareStatement(query)) {
                         setter.set(select);
                         var rows = select.executeQuery();
-                        return !rows.next() ? "not found" : List.of(ID, 7L).contains(rows.getLong(1)) ? "yes" : "rounded";
+                        if (!rows.next()) {
+                            return "not found";
+                        }
+                        return List.of(ID, 7L).contains(rows.getLong(1)) ? "yes" : "rounded";
                     }
                 }));
                 execute("TRUNCATE ids");
@@ -112,7 +115,10 @@ class JdbcTypes {
                             var rows = select.executeQuery();
                             rows.next();
                             var got = getter.get(rows);
-                            return got instanceof Class<?> c ? "`" + c.getSimpleName() + "`" : got.equals(true) ? "yes" : "wrong";
+                            if (got instanceof Class<?> found) {
+                                return "`" + found.getSimpleName() + "`";
+                            }
+                            return got.equals(true) ? "yes" : "wrong";
                         }
                     }));
                 }

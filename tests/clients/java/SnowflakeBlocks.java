@@ -12,8 +12,8 @@ import java.util.concurrent.atomic.AtomicLong;
 import javax.sql.DataSource;
 
 /**
- * IDs of the server, taken in advance. While threads use one buffer, the next buffer is fetched. All methods may be called
- * by several threads.
+ * IDs of the server, taken in advance. While threads use one buffer, the next buffer is fetched. Several threads may call
+ * all methods.
  */
 public final class SnowflakeBlocks implements AutoCloseable {
     /** The IDs of a block follow each other. A layout with n bits of sequence allows 2^n IDs. */

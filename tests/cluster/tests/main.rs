@@ -27,6 +27,7 @@ mod book {
     mod switching_servers;
     mod two_servers;
     mod without_the_library;
+    mod writing_a_client;
 }
 mod check {
     mod hostile;
