@@ -520,10 +520,15 @@ mod java {
 
         cluster.connect().run(TABLE);
         assert_eq!(
-            output("java/WrongKeys.java"),
+            output("java/GeneratedKeys.java"),
             "EclipseLink, IDENTITY: ERROR: lastval is not yet defined in this session\n\
              EclipseLink, IDENTITY, after a row with a serial key: 1\n\
-             The first generated key, id is not the first column: 7\n"
+             EclipseLink, blocks of 50: right\n\
+             The first generated key, id is not the first column: 7\n\
+             Spring, GeneratedKeyHolder, bigint: Long\n\
+             Spring, SimpleJdbcInsert, bigint: Long\n\
+             Spring, GeneratedKeyHolder, snowflake: DataRetrievalFailureException\n\
+             Spring, SimpleJdbcInsert, snowflake: DataRetrievalFailureException\n"
         );
     }
 
