@@ -54,5 +54,18 @@ class BlocksUnderLoad {
         }
         System.out.println(all.length + " IDs, " + repeated + " repeated, " + descending + " descending");
         System.out.println(failures.get() > 0 ? "failures" : "no failures");
+
+        var ids = new SnowflakeBlocks(source, 1, Duration.ofMillis(100));
+        long first = ids.next();
+        for (long start = System.nanoTime(); System.nanoTime() - start < 150_000_000;) {
+            Thread.onSpinWait();
+        }
+        System.out.println(ids.next() == first + 1 ? "an old ID" : "old IDs are dropped");
+        ids.close();
+        try {
+            System.out.println(ids.next());
+        } catch (SQLException e) {
+            System.out.println(e.getCause().getMessage());
+        }
     }
 }

@@ -37,8 +37,11 @@ public final class SnowflakeBlocks implements AutoCloseable {
     private volatile Buffer current = new Buffer(new long[0], new AtomicLong(), System.nanoTime());
     private CompletableFuture<Buffer> next;
 
-    /** Each query fetches this number of blocks. IDs that are not used within maxAge are dropped. */
+    /** Each query fetches this number of blocks. IDs that are not used within maxAge (at least 100 ms) are dropped. */
     public SnowflakeBlocks(DataSource source, int blocks, Duration maxAge) {
+        if (blocks < 1 || maxAge.toMillis() < 100) {
+            throw new IllegalArgumentException("at least 1 block and 100 ms");
+        }
         this.source = source;
         this.blocks = blocks;
         this.maxAgeNanos = maxAge.toNanos();
@@ -103,7 +106,6 @@ public final class SnowflakeBlocks implements AutoCloseable {
     }
 
     private Buffer fetch() {
-        long expiresNanos = System.nanoTime() + maxAgeNanos;
         var query = "SELECT snowflake_block(?) FROM generate_series(1, ?)";
         try (var connection = source.getConnection(); var statement = connection.prepareStatement(query)) {
             statement.setQueryTimeout(TIMEOUT_SECONDS);
@@ -114,7 +116,7 @@ public final class SnowflakeBlocks implements AutoCloseable {
             for (int i = 0; rows.next(); i++) {
                 firstIds[i] = rows.getLong(1);
             }
-            return new Buffer(firstIds, new AtomicLong(), expiresNanos);
+            return new Buffer(firstIds, new AtomicLong(), System.nanoTime() + maxAgeNanos);
         } catch (SQLException e) {
             throw new CompletionException(e);
         }

@@ -548,7 +548,8 @@ mod java {
         assert_eq!(lines.next().as_deref(), Some("started"));
         cluster.restart("immediate");
         let results: Vec<String> = lines.collect();
-        assert_eq!(results, ["8000000 IDs, 0 repeated, 0 descending", "failures"]);
+        let found = ["8000000 IDs, 0 repeated, 0 descending", "failures", "old IDs are dropped", "closed"];
+        assert_eq!(results, found);
         assert!(program.wait().unwrap().success());
     }
 }
