@@ -208,7 +208,7 @@ test_sql() {
     }
 }
 
-# The programs of docs/how-to/clients-*.md, columns.md and numbers-over-http.md, in the languages that
+# The programs of docs/how-to/clients-*.md and columns.md, in the languages that
 # scripts/clients.sh could install.
 test_clients() {
     local languages

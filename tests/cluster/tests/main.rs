@@ -43,6 +43,7 @@ mod client {
     mod leases;
     mod many;
     mod numbers;
+    mod numbers_over_http;
     pub mod program;
 }
 mod clock_sequence {

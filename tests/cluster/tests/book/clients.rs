@@ -1,17 +1,15 @@
-//! The programs of docs/how-to/clients-*.md and numbers-over-http.md, run as they are. A comment after a line that prints
+//! The programs of docs/how-to/clients-*.md, run as they are. A comment after a line that prints
 //! gives the output: `an ID` stands for the ID of a row in table `orders`.
 //!
 //! These tests are not part of a plain `cargo test`: scripts/clients.sh installs their requirements below
 //! target/clients and runs them.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use harness::book::{read, root};
-use harness::segments::{administer, single_server};
 use harness::*;
 
 /// Makes a test of each program, with the commands that are run before it.
@@ -155,55 +153,6 @@ mod python {
         let mut command = command(program);
         command.env("PGHOST", cluster.host()).env("PGUSER", "test").env("PGDATABASE", "shop");
         String::from_utf8(successful(&mut command).stdout).unwrap()
-    }
-
-    /// Four clients take numbers while the server crashes. No number is repeated. Other requests get no number.
-    #[test]
-    #[ignore = "needs packages: make clients"]
-    fn number_service() {
-        const PROGRAM: &str = "python/number_service.py";
-        let page = read("docs/how-to/numbers-over-http.md");
-        assert!(
-            page.contains(&format!("\n```python\n{}```\n", source(PROGRAM))),
-            "the page does not show the program as it is"
-        );
-        let cluster = single_server().start();
-        administer(&cluster, "create_segment('orders')");
-        administer(&cluster, "create_segment('secret')");
-        let privileges = examples::blocks(&page).next().unwrap();
-        cluster.connect().run(privileges);
-
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-        let mut command = command(PROGRAM);
-        command.arg(port.to_string()).stderr(Stdio::null());
-        command.env("PGHOST", cluster.host()).env("PGUSER", "number_service").env("PGDATABASE", "postgres");
-        let _service = Service(command.spawn().unwrap());
-        eventually("the service", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)));
-
-        let ask = |request: &str| ask(port, request);
-        assert_eq!(ask("POST /orders"), (200, "1\n".into()));
-        for (request, status) in
-            [("POST /secret", 404), ("POST /", 404), ("GET /orders", 501), ("PUT /orders", 501)]
-        {
-            assert_eq!(ask(request).0, status, "{request}");
-        }
-        let client = |_: &std::sync::atomic::AtomicBool| {
-            let (mut mine, mut failures) = (Vec::new(), 0);
-            while mine.len() < 200 {
-                match ask("POST /orders") {
-                    (200, number) => mine.push(number.trim_end().parse::<i64>().unwrap()),
-                    (503, _) => failures += 1,
-                    other => panic!("{other:?}"),
-                }
-            }
-            (mine, failures)
-        };
-        let (taken, ()) = beside([client; 4], || cluster.restart("immediate"));
-        let failures: i32 = taken.iter().map(|(_, failures)| failures).sum();
-        println!("{failures} requests without a number");
-        let all: Vec<i64> = taken.into_iter().flat_map(|(mine, _)| mine).collect();
-        assert_distinct(&all);
-        assert!(all.iter().all(|&number| number > 1));
     }
 }
 
@@ -607,27 +556,6 @@ mod defaults {
 /// An address for a client that needs TCP.
 fn address() -> String {
     format!("127.78.{}.{}", std::process::id() % 250, std::process::id() / 250 % 250)
-}
-
-/// The running service. It ends with the test.
-struct Service(Child);
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-/// Sends a request without a body. Returns the status and the text of the response.
-fn ask(port: u16, request: &str) -> (u16, String) {
-    let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-    write!(connection, "{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").unwrap();
-    let mut response = String::new();
-    connection.read_to_string(&mut response).unwrap();
-    let (head, text) = response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{response:?}"));
-    assert!(!head.starts_with("HTTP/1.0 200") || head.contains("\r\nCache-Control: no-store"), "{head}");
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), text.into())
 }
 
 /// For programs that create table `orders` themselves.
