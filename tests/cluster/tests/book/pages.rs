@@ -31,10 +31,10 @@ const PAGES: [(&str, &str, usize); 19] = [
 const PAGES_FROM_ELSEWHERE: [(&str, &str, usize); 9] = [
     ("auto-increment", include_str!("../../../../docs/how-to/from/auto-increment.md"), 7),
     ("baidu", include_str!("../../../../docs/how-to/from/baidu.md"), 7),
-    ("leaf", include_str!("../../../../docs/how-to/from/leaf.md"), 6),
+    ("leaf", include_str!("../../../../docs/how-to/from/leaf.md"), 7),
     ("redis", include_str!("../../../../docs/how-to/from/redis.md"), 5),
     ("sonyflake", include_str!("../../../../docs/how-to/from/sonyflake.md"), 5),
-    ("tinyid", include_str!("../../../../docs/how-to/from/tinyid.md"), 4),
+    ("tinyid", include_str!("../../../../docs/how-to/from/tinyid.md"), 5),
     ("twitter", include_str!("../../../../docs/how-to/from/twitter.md"), 3),
     ("uuid", include_str!("../../../../docs/how-to/from/uuid.md"), 5),
     ("choosing", include_str!("../../../../docs/choosing-an-id-type.md"), 5),
