@@ -18,7 +18,7 @@ const PAGE: &str = include_str!("../../../../docs/how-to/numbers-over-http.md");
 const TOKEN: &str = "token=0f673adf80504e2eaa552f5d791b644c";
 
 /// The service takes numbers from a registry with the segments and the role of the page. Clients get what the page shows,
-/// and other requests are refused.
+/// and other requests are refused. At its end, the service answers the last request.
 #[test]
 fn examples_of_the_page() {
     let fleet = with_segments_of_page();
@@ -77,7 +77,7 @@ fn examples_of_the_page() {
     for name in metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
         assert!(PAGE.contains(&format!("\n| `{name}")), "the page does not explain {name}");
     }
-    service.end();
+    end_cleanly(&fleet, service);
 }
 
 /// Four clients take numbers on all paths while the registry crashes, and while the service is stopped and started. No
@@ -132,11 +132,8 @@ fn numbers_do_not_repeat() {
 }
 
 /// After SIGTERM, the service answers the request that it has received, and releases its worker ID.
-#[test]
-fn a_clean_stop() {
-    let fleet = with_segments_of_page();
-    let mut service = Service::start(&fleet, "127.0.0.1:0");
-    assert_eq!(fleet_column(&fleet, 0, "state"), "held");
+fn end_cleanly(fleet: &Fleet, mut service: Service) {
+    assert_eq!(fleet_column(fleet, 0, "state"), "held");
     let mut connection = TcpStream::connect(&service.address).unwrap();
     // The service requests the rest of the request.
     let head = "POST /tinyid/id/nextIdSimple HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n\
@@ -153,9 +150,9 @@ fn a_clean_stop() {
     connection.write_all(form.as_bytes()).unwrap();
     let mut response = String::new();
     reader.read_to_string(&mut response).unwrap();
-    assert!(response.contains("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\n1"), "{response:?}");
+    assert!(response.contains("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\n7"), "{response:?}");
     assert!(service.process.wait().unwrap().success());
-    assert_ne!(fleet_column(&fleet, 0, "state"), "held");
+    assert_ne!(fleet_column(fleet, 0, "state"), "held");
 }
 
 /// The numbers of a response of Tinyid, as its Java client counts them (`SegmentId.java`).
