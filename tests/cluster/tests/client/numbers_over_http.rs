@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use harness::examples::blocks;
 use harness::segments::administer;
@@ -147,6 +148,8 @@ fn end_cleanly(fleet: &Fleet, mut service: Service) {
 
     kill("TERM", service.process.id() as i32);
     eventually("the end of new connections", || TcpStream::connect(&service.address).is_err());
+    // A service that does not wait for the request would have ended by now.
+    thread::sleep(Duration::from_millis(300));
     connection.write_all(form.as_bytes()).unwrap();
     let mut response = String::new();
     reader.read_to_string(&mut response).unwrap();
