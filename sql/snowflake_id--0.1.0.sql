@@ -5207,7 +5207,8 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.check_adoption() IS
     'unfinished adoptions, for snowflake_check()';
 
--- pg_upgrade --check accepts these types, and then pg_upgrade fails.
+-- pg_upgrade creates domains and range types before casts, and pg_upgrade --check does not notice that these need casts of
+-- type snowflake. The expressions are searched for such a conversion. Constraints that are NOT VALID are created later.
 CREATE FUNCTION snowflake_internal.check_types() RETURNS TABLE (problem text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE derived (type, typtype) AS (
@@ -5215,35 +5216,77 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
         UNION
         SELECT t.oid, t.typtype FROM derived JOIN pg_type AS t ON t.typbasetype = derived.type AND t.typtype = 'd'
     ),
-    of_type AS MATERIALIZED (
-        SELECT of_kind.type, of_kind.is_domain, format('%I.%I', n.nspname, t.typname) AS name
-        FROM (
-            SELECT type, true FROM derived WHERE typtype = 'd'
-            UNION ALL
-            SELECT range.rngtypid, false FROM derived JOIN pg_range AS range ON range.rngsubtype = derived.type
-        ) AS of_kind (type, is_domain)
-        JOIN pg_type AS t ON t.oid = of_kind.type
+    id_types AS MATERIALIZED (
+        SELECT derived.type FROM derived
+        UNION
+        SELECT t.typarray FROM derived JOIN pg_type AS t ON t.oid = derived.type
+    ),
+    pattern AS MATERIALIZED (
+        SELECT 'type(Id)?\s(' || (SELECT string_agg(type::text, '|') FROM id_types) || ')[ }]' AS mentions,
+               format(':resulttype (20|%s) :resulttypmod -1 :resultcollid 0 :relabelformat|:funcid (%s) ', snowflake_internal.id_type()::oid,
+                      (SELECT string_agg(castfunc::oid::text, '|') FROM pg_cast
+                       WHERE snowflake_internal.id_type()::oid IN (castsource, casttarget) AND castfunc <> 0)) AS converts
+    ),
+    -- Step 1 is the default of a domain, step 2 a constraint.
+    of_domain AS (
+        SELECT t.oid AS type, 1 AS step, ''::name AS part, t.typdefaultbin AS expression
+        FROM pg_type AS t WHERE t.typtype = 'd'
+        UNION ALL
+        SELECT c.contypid, 2, c.conname, c.conbin
+        FROM pg_constraint AS c WHERE c.contypid <> 0 AND c.contype = 'c' AND c.convalidated
+    ),
+    in_domain AS MATERIALIZED (
+        SELECT of_domain.*, format('%I.%I', n.nspname, t.typname) AS name
+        FROM pattern CROSS JOIN of_domain
+        JOIN pg_type AS t ON t.oid = of_domain.type
+        JOIN pg_namespace AS n ON n.oid = t.typnamespace
+        WHERE of_domain.expression::text ~ pattern.converts
+          AND (of_domain.expression::text ~ pattern.mentions OR of_domain.type IN (SELECT type FROM derived))
+    ),
+    of_range AS MATERIALIZED (
+        SELECT range.rngtypid AS type, range.rngmultitypid AS multirange, format('%I.%I', n.nspname, t.typname) AS name
+        FROM derived
+        JOIN pg_range AS range ON range.rngsubtype = derived.type
+        JOIN pg_type AS t ON t.oid = range.rngtypid
         JOIN pg_namespace AS n ON n.oid = t.typnamespace
     ),
-    change AS (
-        SELECT of_type.type,
-               string_agg(format(CASE WHEN of_type.is_domain THEN 'ALTER TABLE %I.%I ALTER COLUMN %I TYPE %s; '
-                                      ELSE 'ALTER TABLE %I.%I ALTER COLUMN %I TYPE int8range USING %3$I::text::int8range; ' END,
-                                 n.nspname, c.relname, a.attname, snowflake_internal.id_type()),
-                          '' ORDER BY n.nspname, c.relname, a.attnum) AS statements
-        FROM of_type
-        JOIN pg_attribute AS a ON a.atttypid = of_type.type AND NOT a.attisdropped
+    statement (is_domain, name, step, part, text) AS (
+        SELECT true, d.name, 1, format('%s.%s', a.attrelid, a.attnum),
+               format('ALTER TABLE %I.%I ALTER COLUMN %I SET DEFAULT %s', n.nspname, c.relname, a.attname,
+                      pg_get_expr(d.expression, 0))
+        FROM in_domain AS d
+        JOIN pg_attribute AS a ON a.atttypid = d.type AND NOT a.attisdropped AND NOT a.atthasdef
+        JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE d.step = 1
+        UNION ALL
+        SELECT true, d.name, 2, '', format('ALTER DOMAIN %s DROP DEFAULT', d.name)
+        FROM in_domain AS d WHERE d.step = 1
+        UNION ALL
+        SELECT true, d.name, 3, d.part::text,
+               format('ALTER DOMAIN %1$s DROP CONSTRAINT %2$I; ALTER DOMAIN %1$s ADD CONSTRAINT %2$I %3$s NOT VALID',
+                      d.name, d.part, pg_get_constraintdef(c.oid))
+        FROM in_domain AS d JOIN pg_constraint AS c ON c.contypid = d.type AND c.conname = d.part
+        WHERE d.step = 2
+        UNION ALL
+        SELECT false, r.name, 1, format('%s.%s', a.attrelid, a.attnum),
+               format('ALTER TABLE %I.%I ALTER COLUMN %I TYPE %s USING %3$I::text::%4$s', n.nspname, c.relname, a.attname,
+                      CASE WHEN a.atttypid = r.type THEN 'int8range' ELSE 'int8multirange' END)
+        FROM of_range AS r
+        JOIN pg_attribute AS a ON a.atttypid IN (r.type, r.multirange) AND NOT a.attisdropped
         JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p') AND NOT c.relispartition
         JOIN pg_namespace AS n ON n.oid = c.relnamespace
-        GROUP BY of_type.type
+        UNION ALL
+        SELECT false, r.name, 2, '', format('DROP TYPE %s', r.name) FROM of_range AS r
     )
-    SELECT format(CASE WHEN of_type.is_domain THEN 'domain %s prevents pg_upgrade'
-                       ELSE 'range type %s prevents pg_upgrade' END, of_type.name),
-           'It is defined over type snowflake. pg_upgrade --check does not detect this, and pg_upgrade fails.',
-           format('Before the upgrade, run: %sDROP %s %s;', change.statements,
-                  CASE WHEN of_type.is_domain THEN 'DOMAIN' ELSE 'TYPE' END, of_type.name)
-    FROM of_type LEFT JOIN change ON change.type = of_type.type
-    ORDER BY of_type.is_domain DESC, of_type.name;
+    SELECT format(CASE WHEN is_domain THEN 'domain %s prevents pg_upgrade' ELSE 'range type %s prevents pg_upgrade' END, name),
+           CASE WHEN is_domain THEN 'The DEFAULT or a CHECK of the domain needs a cast of type snowflake. '
+                ELSE 'The range type needs a cast of type snowflake. ' END
+           || 'pg_upgrade creates the type before the cast, and fails. pg_upgrade --check does not detect this.',
+           format('Before the upgrade, run: %s;', string_agg(text, '; ' ORDER BY step, part))
+    FROM statement
+    GROUP BY is_domain, name
+    ORDER BY is_domain DESC, name;
 $$;
 COMMENT ON FUNCTION snowflake_internal.check_types() IS
     'types that prevent pg_upgrade, for snowflake_check()';

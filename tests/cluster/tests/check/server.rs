@@ -57,7 +57,7 @@ fn tables_without_preloading() {
     let cluster = durable().start();
     let mut client = cluster.connect();
     client.run(
-        "CREATE TABLE orders (id int DEFAULT snowflake_nextval()); CREATE DOMAIN order_id AS snowflake;
+        "CREATE TABLE orders (id int DEFAULT snowflake_nextval()); CREATE DOMAIN order_id AS snowflake DEFAULT 7;
          CREATE TABLE posts (id bigint DEFAULT snowflake_nextval());
          INSERT INTO posts VALUES (snowflake_encode(now(), 1, 1, 'twitter'))",
     );

@@ -62,11 +62,30 @@ const CASES: &[Case] = &[
         "CREATE DOMAIN order_id AS snowflake CHECK (VALUE > 0);
          CREATE TABLE orders (id order_id DEFAULT snowflake_nextval()); INSERT INTO orders DEFAULT VALUES",
         "domain public.order_id prevents pg_upgrade",
-        "DROP TABLE orders",
+        "INSERT INTO orders VALUES (snowflake_nextval()); DROP TABLE orders; DROP DOMAIN order_id",
     ),
     (
-        "CREATE TYPE ids AS RANGE (subtype = snowflake); CREATE TABLE pages (ids ids);
-         INSERT INTO pages VALUES ('[1,5)')",
+        "CREATE DOMAIN order_id AS snowflake DEFAULT snowflake_nextval();
+         CREATE TABLE orders (id order_id, other order_id DEFAULT '7', note text)",
+        "domain public.order_id prevents pg_upgrade",
+        "INSERT INTO orders (note) VALUES ('tea');
+         DO $$ BEGIN ASSERT (SELECT snowflake_worker(id) = 1 AND other = 7 FROM orders); END $$;
+         DROP TABLE orders; DROP DOMAIN order_id",
+    ),
+    (
+        "CREATE DOMAIN order_ids AS snowflake[] CHECK (VALUE[1] > 0)",
+        "domain public.order_ids prevents pg_upgrade",
+        "DROP DOMAIN order_ids",
+    ),
+    (
+        "CREATE DOMAIN key AS bigint CHECK (VALUE::snowflake > 0)",
+        "domain public.key prevents pg_upgrade",
+        "DROP DOMAIN key",
+    ),
+    (
+        "CREATE TYPE ids AS RANGE (subtype = snowflake, multirange_type_name = ids_multirange);
+         CREATE TABLE pages (ids ids, all_ids ids_multirange);
+         INSERT INTO pages VALUES ('[1,5)', '{[1,5)}')",
         "range type public.ids prevents pg_upgrade",
         "DROP TABLE pages",
     ),
@@ -136,7 +155,9 @@ fn columns_without_ids() {
          CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), number int DEFAULT 1);
          CREATE TABLE items (order_id bigint REFERENCES orders);
          CREATE TABLE texts (id text DEFAULT snowflake_nextval(), number numeric DEFAULT snowflake_nextval());
-         CREATE DOMAIN key AS bigint;
+         CREATE DOMAIN key AS bigint; CREATE DOMAIN other_key AS key CHECK (VALUE > 0);
+         CREATE DOMAIN plain AS snowflake NOT NULL DEFAULT '7' CHECK (VALUE IS NOT NULL);
+         CREATE DOMAIN later AS snowflake; ALTER DOMAIN later ADD CHECK (VALUE > 0) NOT VALID;
          CREATE PUBLICATION app FOR TABLE orders, items;
          CREATE TABLE imported (id bigint DEFAULT snowflake_nextval());
          INSERT INTO imported SELECT generate_series(1, 1000);

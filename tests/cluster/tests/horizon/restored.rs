@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use harness::check::problems;
 use harness::*;
 
 use super::stakes::{
@@ -204,6 +205,13 @@ fn upgrade(old: &Path, new: &Path) {
     let mut shop_client = old.connect_to("shop");
     shop_client.run(shop);
     let sold = ids(&mut shop_client, sell);
+    shop_client.run(COLUMNS_OF_TYPE);
+    shop_client.run(TYPES_THAT_PREVENT_PG_UPGRADE);
+    let prevent = problems(&mut shop_client);
+    let prevent: Vec<_> =
+        prevent.iter().filter(|found| found.problem.ends_with("prevents pg_upgrade")).collect();
+    assert_eq!(prevent.len(), 3, "{prevent:#?}");
+    prevent.iter().for_each(|found| found.follow_hint(&mut shop_client));
     for worker in ["3", "-1"] {
         old.change("snowflake_id.worker_id", worker);
         eventually("the worker ID", || {
@@ -236,4 +244,26 @@ fn upgrade(old: &Path, new: &Path) {
     assert_eq!(single::<String>(&mut client, "SHOW snowflake_id.layout"), "js53");
     assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM sales"), sold.len() as i64);
     assert_eq!(repeats(&ids(&mut client, sell), &sold), 0);
+    client.run("SET search_path = public, ids; INSERT INTO parts (sale) SELECT id FROM sales LIMIT 1");
+    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM parts WHERE next = sale + 1"), 1);
+    client.run("INSERT INTO bills DEFAULT VALUES");
+    assert!(single::<bool>(&mut client, "SELECT id > 0 AND number = 7 FROM bills"));
+    assert_eq!(failure(&mut client, "INSERT INTO bills (id) VALUES (-1)").0, "23514");
 }
+
+/// What pg_upgrade creates after the casts of type `snowflake`, so that it can use them.
+const COLUMNS_OF_TYPE: &str = "SET search_path = public, ids;
+    CREATE DOMAIN plain AS snowflake NOT NULL DEFAULT '7';
+    CREATE TABLE parts (id snowflake PRIMARY KEY DEFAULT snowflake_nextval(), sale snowflake CHECK (sale > 5), plain plain,
+                        next bigint GENERATED ALWAYS AS (sale + 1) STORED) PARTITION BY RANGE (id);
+    CREATE TABLE parts_0 PARTITION OF parts FOR VALUES FROM (0) TO (9000000000000000000);
+    CREATE INDEX ON parts ((id + 1)) WHERE id > 5;
+    CREATE VIEW newest AS SELECT max(id) + 1 FROM parts;
+    CREATE FUNCTION after(snowflake DEFAULT 7) RETURNS bigint BEGIN ATOMIC SELECT $1 + 1; END";
+
+/// What pg_upgrade creates before the casts.
+const TYPES_THAT_PREVENT_PG_UPGRADE: &str = "
+    CREATE DOMAIN bill_id AS snowflake DEFAULT snowflake_nextval() CHECK (VALUE > 0);
+    CREATE DOMAIN number AS snowflake DEFAULT 7;
+    CREATE TYPE span AS RANGE (subtype = snowflake);
+    CREATE TABLE bills (id bill_id, number number, span span)";
