@@ -59,6 +59,101 @@ INSERT INTO assigned (s) VALUES (7), (7::bigint), (7::smallint), ('7');
 SELECT * FROM assigned;
 DROP TABLE assigned;
 
+-- Expressions that are numbers again in JSON, because the other operand is a bigint, or because the function returns one.
+CREATE TABLE others (id bigint PRIMARY KEY, ids bigint[]);
+INSERT INTO others VALUES (1541815603606036481, '{1541815603606036481}');
+CREATE VIEW pairs AS SELECT o.id AS id, b.id AS other FROM orders AS o FULL JOIN others AS b ON b.id = o.id WHERE b.id = 1541815603606036481;
+SELECT to_json(coalesce(id, other)) AS coalesce, to_json(coalesce(other, id)) AS reversed, to_json(coalesce(id, 3000000000)) AS big,
+       to_json(CASE WHEN id > 0 THEN id ELSE other END) AS case, to_json(greatest(id, other)) AS greatest, to_json(nullif(id, 0)) AS nullif,
+       to_json(ARRAY[id, other]) AS array
+FROM pairs;
+SELECT json_agg(id) AS union FROM (SELECT id FROM pairs UNION SELECT other FROM pairs) AS both_of_them;
+SELECT json_agg(id) AS values FROM (VALUES ('1541815603606036481'::snowflake), (1541815603606036481)) AS ids (id);
+SELECT json_agg(id) AS using FROM orders JOIN others USING (id);
+SELECT to_json(max(id)) AS max, to_json(max(id) + 1) AS sum, to_json(abs(max(id))) AS abs FROM pairs;
+SELECT to_json(array_agg(id) || 1541815603606036482) AS concatenated FROM pairs;
+-- Expressions that stay strings.
+SELECT to_json(coalesce(id, 0)) AS coalesce, to_json(coalesce(id, other::snowflake)) AS converted, to_json(greatest(id, 1)) AS greatest,
+       to_json(ARRAY[id, 1]) AS array, to_json(first_value(id) OVER ()) AS first, to_json(lag(id, 1, id) OVER ()) AS lag
+FROM pairs;
+SELECT to_json(mode() WITHIN GROUP (ORDER BY id)) AS mode, to_json(max(id)::snowflake) AS max FROM pairs;
+DROP VIEW pairs;
+
+-- Arrays of both types are converted, but not compared.
+SELECT ARRAY['7'::snowflake] || ARRAY[8::bigint] AS both, '7'::snowflake = ANY (ARRAY[7::bigint]) AS any,
+       ARRAY['7'::snowflake] @> '{7}' AS contains, ARRAY['7'::snowflake]::bigint[] = ARRAY[7::bigint] AS converted;
+SELECT code, message FROM sqlstate_of('SELECT ARRAY[$$7$$::snowflake] = ARRAY[7::bigint]');
+SELECT code, message FROM sqlstate_of('SELECT ARRAY[$$7$$::snowflake] && ARRAY[7::bigint]');
+SELECT code, message FROM sqlstate_of('SELECT FROM others WHERE ids @> ARRAY[$$7$$::snowflake]');
+
+-- Functions in PL/pgSQL whose queries return the other type. Functions in SQL convert.
+CREATE FUNCTION newest() RETURNS TABLE (id snowflake) LANGUAGE plpgsql AS $$ BEGIN RETURN QUERY SELECT max(o.id) FROM orders AS o; END $$;
+SELECT code, message FROM sqlstate_of('SELECT newest()');
+CREATE OR REPLACE FUNCTION newest() RETURNS TABLE (id snowflake) LANGUAGE plpgsql
+    AS $$ BEGIN RETURN QUERY SELECT max(o.id)::snowflake FROM orders AS o; END $$;
+SELECT newest() > 0 AS newest;
+DROP FUNCTION newest;
+CREATE FUNCTION newest() RETURNS snowflake LANGUAGE sql AS 'SELECT max(o.id) FROM orders AS o';
+SELECT newest() > 0 AS newest;
+DROP FUNCTION newest;
+CREATE FUNCTION of_order(snowflake) RETURNS int LANGUAGE sql AS 'SELECT 1';
+SELECT code, message FROM sqlstate_of('SELECT of_order(7::bigint)');
+SELECT of_order(7), of_order(7::bigint::snowflake);
+DROP FUNCTION of_order;
+
+-- Recursive queries whose second part returns a bigint.
+SELECT code, message FROM sqlstate_of('WITH RECURSIVE t AS (SELECT id FROM orders UNION ALL SELECT o.id FROM others AS o JOIN t ON t.id < o.id) SELECT FROM t');
+SELECT code, message FROM sqlstate_of('WITH RECURSIVE t (id) AS (SELECT $$0$$::snowflake UNION ALL SELECT id + 1 FROM t WHERE id < 3) SELECT FROM t');
+WITH RECURSIVE t (id) AS (SELECT '0'::snowflake UNION ALL SELECT (id + 1)::snowflake FROM t WHERE id < 3) SELECT count(*) FROM t;
+
+-- UNION ALL of both types uses no index. With a conversion in one part, it does.
+CREATE FUNCTION uses_index(query text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE line text;
+BEGIN
+    FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+        IF line LIKE '%Index Cond%' THEN RETURN true; END IF;
+    END LOOP;
+    RETURN false;
+END $$;
+SET enable_seqscan = off;
+SELECT uses_index('SELECT FROM (SELECT id FROM orders UNION ALL SELECT id FROM others) AS u WHERE id = 7') AS both_types,
+       uses_index('SELECT FROM (SELECT id::bigint FROM orders UNION ALL SELECT id FROM others) AS u WHERE id = 7') AS converted;
+RESET enable_seqscan;
+DROP FUNCTION uses_index;
+
+-- Row filters of publications refuse columns of a type that is not PostgreSQL's own. Column lists do not.
+SELECT code, message FROM sqlstate_of('CREATE PUBLICATION p FOR TABLE orders WHERE (id > 7)');
+SELECT code, message FROM sqlstate_of('CREATE PUBLICATION p FOR TABLE orders WHERE (id::bigint > 7)');
+SELECT code, message FROM sqlstate_of('CREATE PUBLICATION p FOR TABLE orders WHERE (id IS NOT NULL)');
+SET client_min_messages = error;
+CREATE PUBLICATION p FOR TABLE orders (id), others WHERE (id > 7);
+RESET client_min_messages;
+SELECT code, message FROM sqlstate_of('ALTER TABLE others ALTER id TYPE snowflake');
+DROP PUBLICATION p;
+
+-- Conversions that need bigint between.
+SELECT type, code, message, of_bigint
+FROM unnest('{smallint,real,oid,bit(64),numeric,float8,jsonb}'::text[]) WITH ORDINALITY AS types (type, place),
+     sqlstate_of(format('SELECT $$7$$::snowflake::%s', type)),
+     LATERAL (SELECT code AS of_bigint FROM sqlstate_of(format('SELECT $$7$$::snowflake::bigint::%s', type))) AS b ORDER BY place;
+SELECT type, code, message, of_bigint
+FROM unnest('{real,oid,numeric,float8,jsonb}'::text[]) WITH ORDINALITY AS types (type, place),
+     sqlstate_of(format('SELECT $$7$$::%s::snowflake', type)),
+     LATERAL (SELECT code AS of_bigint FROM sqlstate_of(format('SELECT $$7$$::%s::bigint::snowflake', type))) AS b ORDER BY place;
+SELECT code, message FROM sqlstate_of('SELECT round($$7$$::snowflake)');
+SELECT code, message FROM sqlstate_of('SELECT $$7$$::snowflake <@ int8range(1, 9)');
+SELECT code, message FROM sqlstate_of('SELECT coalesce($$7$$::snowflake, 0.5)');
+SELECT code, message FROM sqlstate_of('INSERT INTO orders (id) VALUES (7.0)');
+SELECT round('7'::snowflake::bigint), '7'::snowflake::bigint <@ int8range(1, 9) AS in_range;
+
+-- An array is written again when its type changes.
+SELECT relfilenode AS before FROM pg_class WHERE relname = 'others' \gset
+ALTER TABLE others ALTER id TYPE snowflake;
+SELECT relfilenode = :before AS same_file FROM pg_class WHERE relname = 'others';
+ALTER TABLE others ALTER ids TYPE snowflake[];
+SELECT relfilenode = :before AS same_file FROM pg_class WHERE relname = 'others';
+DROP TABLE others;
+
 -- The functions of the extension.
 SELECT snowflake_worker(id), snowflake_to_text(1541815603606036481::snowflake, 'base58'), (snowflake_decode(id)).worker_id
 FROM orders WHERE place = 1;
