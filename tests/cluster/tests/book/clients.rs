@@ -553,6 +553,44 @@ mod defaults {
     }
 }
 
+/// "Tools" in docs/how-to/json.md.
+mod tools {
+    use super::*;
+
+    /// Without the statement of the page, the foreign server sends the whole table, and an UPDATE locks it.
+    #[test]
+    #[ignore = "needs an extension of PostgreSQL: make clients"]
+    fn postgres_fdw() {
+        let cluster = Cluster::builder().worker(1).start();
+        let mut client = cluster.connect();
+        client.run(&of_type(TABLE));
+        client.run(&format!(
+            "CREATE EXTENSION postgres_fdw;
+             CREATE SERVER shop FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '{}', dbname 'postgres');
+             CREATE USER MAPPING FOR CURRENT_USER SERVER shop OPTIONS (user 'test');
+             CREATE FOREIGN TABLE far (id snowflake, item text) SERVER shop OPTIONS (table_name 'orders');
+             CREATE FOREIGN TABLE by_bigint (id bigint, item text) SERVER shop OPTIONS (table_name 'orders')",
+            cluster.host().display()
+        ));
+        let mut sent = |query: &str| {
+            let plan = rows_of(&mut client, &format!("EXPLAIN (VERBOSE, COSTS OFF) {query}"));
+            let mut lines = plan.iter().map(|row| row.get::<_, String>(0));
+            lines.rfind(|line| line.contains("Remote SQL")).unwrap().trim().to_owned()
+        };
+        let [search, update] = ["SELECT * FROM far WHERE id = 5", "UPDATE far SET item = 'tea' WHERE id = 5"];
+        assert_eq!(sent(search), "Remote SQL: SELECT id, item FROM public.orders");
+        assert!(sent(update).ends_with("FROM public.orders FOR UPDATE"));
+        let found = "Remote SQL: SELECT id, item FROM public.orders WHERE ((id = 5))";
+        assert_eq!(sent(&search.replace("far", "by_bigint")), found);
+
+        let page = read("docs/how-to/json.md");
+        let (_, statement) = page.split_once("`ALTER SERVER shop").expect("the statement");
+        cluster.connect().run(&format!("ALTER SERVER shop{}", statement.split_once('`').unwrap().0));
+        assert_eq!(sent(search), found);
+        assert!(sent(update).ends_with("WHERE ((id = 5))"));
+    }
+}
+
 /// An address for a client that needs TCP.
 fn address() -> String {
     format!("127.78.{}.{}", std::process::id() % 250, std::process::id() / 250 % 250)

@@ -47,6 +47,11 @@ fn partitions_are_made_by_the_clock() {
         let mut client = cluster.connect();
         eventually("an ID", || client.query_one(query, &[]).ok().map(|row| row.get::<_, String>(0)))
     };
+    // The page about JSON says that pg_partman refuses the type.
+    client.run("CREATE TABLE visits (id snowflake PRIMARY KEY) PARTITION BY RANGE (id)");
+    let of_type = "SELECT partman.create_parent('public.visits', 'id', 'native', '15099494400000')";
+    let (_, why) = failure(&mut client, of_type);
+    assert!(why.contains("Supplied column is of type snowflake"), "{why}");
     let first = click();
     assert!(first.starts_with("clicks_p"), "{first}");
     let bound =
