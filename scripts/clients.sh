@@ -10,7 +10,8 @@ readonly clients=target/clients
 mkdir -p "$clients"
 cp -Rp tests/clients/. "$clients"
 
-languages=()
+# The tests of tools need only what PostgreSQL contains.
+languages=(tools)
 readarray -t python_packages <tests/clients/python/requirements.txt
 if install_python clients/venv "${python_packages[@]}" && install_packages jq; then
     languages+=(python)

@@ -214,8 +214,6 @@ test_clients() {
     mapfile -t languages <target/clients/languages
     # These tests compare tools in all of them.
     [[ " ${languages[*]} " != *" python "*" java "*" other "* ]] || languages+=(defaults)
-    # Needs only an extension that PostgreSQL contains.
-    languages+=(tools)
     languages=("${languages[@]/#/book::clients::}")
     languages=("${languages[@]/%/::}") # "java" is not "javascript".
     check_names "${languages[@]}"
