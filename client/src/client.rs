@@ -217,7 +217,8 @@ impl Client {
         self.shared.problem()
     }
 
-    /// Returns a handle for the numbers of a segment.
+    /// Returns a handle for the numbers of a segment. The client keeps the name until it is dropped, so do not
+    /// take names from untrusted input without a check.
     pub fn segment(&self, name: &str) -> Segment {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         let ranges = numbers.entry(name.into()).or_insert_with(|| {
