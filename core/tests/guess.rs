@@ -30,7 +30,7 @@ fn known_ids() {
     // The example in Discord's documentation, of 2016, process 0 and increment 7. Twitter had the same number
     // in 2012.
     let discord = names(175928847299117063);
-    assert_eq!(discord[..5], ["wide", "standard", "twitter", "leaf", "discord"]);
+    assert_eq!(discord[..6], ["wide", "cockroachdb", "standard", "twitter", "leaf", "discord"]);
     // The example in the README of redis-id-generator: Unix time, far beyond what the others have reached.
     assert_eq!(names(5981966696448054276), ["redis", "baidu"]);
     // The example in pgEdge's documentation, of 2024: node 1, sequence 0. Its layout is that of `standard`.
@@ -42,6 +42,42 @@ fn known_ids() {
     assert_eq!((found.worker_id, found.sequence), (Some(1341), Some(905)));
 }
 
+/// Public examples of other generators. The right layout is the first guess, or among those of the same rank.
+#[test]
+fn public_examples() {
+    let first = |id| names(id)[0];
+    assert_eq!(first(103270115826048975), "mastodon");
+    assert_eq!(first(6854717870488702213), "tiktok");
+    assert!([129053495681099, 387750301904971, 646093214093387].iter().all(|&id| first(id) == "yitter"));
+    assert!(
+        [148656994422095873, 148656994422161409, 148656994422194177]
+            .iter()
+            .all(|&id| first(id) == "cockroachdb")
+    );
+    // bwmarrin/snowflake and MyBatis-Plus, with Twitter's epoch and bits.
+    assert_eq!(names(1428076403798048768)[..2], ["twitter", "leaf"]);
+    assert_eq!(names(1094590409767661570)[..2], ["twitter", "leaf"]);
+    // The same bits and other epochs, which only the time can tell apart.
+    let same_bits = ["twitter", "leaf", "discord", "shardingsphere", "cosid"];
+    let rank =
+        |id, right| names(id).iter().filter(|name| same_bits.contains(name)).position(|name| *name == right);
+    assert_eq!(rank(576906137413091329, "shardingsphere"), Some(3));
+    assert_eq!(rank(198064472869310464, "cosid"), Some(4));
+}
+
+#[test]
+fn low_numbers_of_servers_are_likely() {
+    let at = |preset, worker, sequence| encoded(preset, "2025-10-01T12:00:00.123Z", worker, sequence);
+    for worker in [0, 1, 7, 8, 63, 1023] {
+        for sequence in 0..3 {
+            assert_eq!(names(at("standard", worker, sequence))[0], "standard", "{worker} {sequence}");
+        }
+    }
+    // CockroachDB numbers its nodes from 1.
+    assert!((1..8).all(|node| names(at("cockroachdb", node, 0))[0] == "cockroachdb"));
+    assert_ne!(names(at("cockroachdb", 0, 0))[0], "cockroachdb");
+}
+
 #[test]
 fn ids_of_a_few_presets_come_first() {
     assert_eq!(names(encoded("standard", "2025-10-01T12:00:00.123Z", 7, 0))[0], "standard");
@@ -49,7 +85,7 @@ fn ids_of_a_few_presets_come_first() {
     assert_eq!(names(encoded("redis", "2025-10-01T12:00:00.123Z", 7, 0))[0], "redis");
     // The worker of a Sonyflake is half an IP address, 10.0.171.205.
     assert_eq!(names(encoded("sonyflake", "2025-10-01T12:00:00.12Z", 0xabcd, 0))[0], "sonyflake");
-    assert_eq!(names(encoded("wide", "2025-10-01T12:00:00.123Z", 63, 3))[0], "wide");
+    assert_eq!(names(encoded("wide", "2025-10-01T12:00:00.123Z", 1, 3))[0], "wide");
 }
 
 #[test]

@@ -24,6 +24,12 @@ const PINNED: &[Pinned] = &[
     ("leaf", &[("time", 22, 41), ("worker", 12, 10), ("sequence", 0, 12)], 1_000, 1288834974657),
     ("discord", &[("time", 22, 41), ("datacenter", 17, 5), ("worker", 12, 5), ("sequence", 0, 12)], 1_000, 1420070400000),
     ("instagram", &[("time", 23, 40), ("worker", 10, 13), ("sequence", 0, 10)], 1_000, 1314220021721),
+    ("mastodon", &[("time", 16, 47), ("sequence", 0, 16)], 1_000, 0),
+    ("tiktok", &[("time", 32, 31), ("sequence", 0, 32)], 1_000_000, 0),
+    ("yitter", &[("time", 12, 41), ("worker", 6, 6), ("sequence", 0, 6)], 1_000, 1582136402000),
+    ("shardingsphere", &[("time", 22, 41), ("worker", 12, 10), ("sequence", 0, 12)], 1_000, 1477958400000),
+    ("cosid", &[("time", 22, 41), ("worker", 12, 10), ("sequence", 0, 12)], 1_000, 1577203200000),
+    ("cockroachdb", &[("time", 15, 48), ("worker", 0, 15)], 10, 1420070400000),
     ("sonyflake", &[("time", 24, 39), ("sequence", 16, 8), ("worker", 0, 16)], 10_000, 1409529600000),
     ("sonyflake2", &[("time", 24, 39), ("sequence", 16, 8), ("worker", 0, 16)], 10_000, 1735689600000),
     ("baidu", &[("time", 35, 28), ("worker", 13, 22), ("sequence", 0, 13)], 1_000_000, 1463673600000),
@@ -73,18 +79,43 @@ fn real_ids_decode() {
     // Layout, ID, time, datacenter, worker, sequence.
     let ids = [
         // A tweet.
-        ("twitter", 1541815603606036480, "2022-06-28T16:07:40.105Z", Some(11), Some(26), 0),
+        ("twitter", 1541815603606036480, "2022-06-28T16:07:40.105Z", Some(11), Some(26), Some(0)),
         // The example in Discord's documentation: its worker 1, process 0, increment 7.
-        ("discord", 175928847299117063, "2016-04-30T11:18:25.796Z", Some(1), Some(0), 7),
+        ("discord", 175928847299117063, "2016-04-30T11:18:25.796Z", Some(1), Some(0), Some(7)),
         // The example in the README of redis-id-generator: 1426212000000, shard 53, sequence 4.
-        ("redis", 5981966696448054276, "2015-03-13T02:00:00Z", None, Some(53), 4),
+        ("redis", 5981966696448054276, "2015-03-13T02:00:00Z", None, Some(53), Some(4)),
         // An example in pgEdge's documentation: node 1, the first of its millisecond.
-        ("pgedge", 170505378935607296, "2024-04-15T12:07:30.175Z", None, Some(1), 0),
+        ("pgedge", 170505378935607296, "2024-04-15T12:07:30.175Z", None, Some(1), Some(0)),
         // Two neighbors in the README of tsid-creator, which notes "millisecond changed" between them, and a text from
         // there, 01226N0640J7Q.
-        ("tsid", 38352658567418874, "2020-04-15T19:59:46.360Z", None, Some(421), 1018),
-        ("tsid", 38352658573940759, "2020-04-15T19:59:46.361Z", None, Some(989), 2071),
-        ("tsid", 38358284406638839, "2020-04-15T20:22:07.665Z", None, Some(4), 2295),
+        ("tsid", 38352658567418874, "2020-04-15T19:59:46.360Z", None, Some(421), Some(1018)),
+        ("tsid", 38352658573940759, "2020-04-15T19:59:46.361Z", None, Some(989), Some(2071)),
+        ("tsid", 38358284406638839, "2020-04-15T20:22:07.665Z", None, Some(4), Some(2295)),
+        // The example in Mastodon's documentation, of a post that was created 52 ms later.
+        ("mastodon", 103270115826048975, "2019-12-08T03:48:33.849Z", None, None, Some(40911)),
+        // The example of the forensic tool Unfurl.
+        ("tiktok", 6854717870488702213, "2020-07-29T02:06:13Z", None, None, Some(3657452805)),
+        // Three examples in Yitter's README, "after 1 year", 3 and 5 years.
+        ("yitter", 129053495681099, "2021-02-18T10:20:03.094Z", None, Some(1), Some(11)),
+        ("yitter", 387750301904971, "2023-02-19T10:20:03.051Z", None, Some(1), Some(11)),
+        ("yitter", 646093214093387, "2025-02-18T10:20:03.097Z", None, Some(1), Some(11)),
+        // A key in a log of 2021-03-11 22:59:01.605 in China, where the epoch is eight hours earlier.
+        (
+            "shardingsphere epoch=2016-11-01T00:00:00+08:00",
+            576906137413091329,
+            "2021-03-11T22:59:01.557+08:00",
+            None,
+            Some(0),
+            Some(1),
+        ),
+        // 20210623131730192-1-0 in CosId's README: the time in China, machine and sequence.
+        ("cosid", 198064472869310464, "2021-06-23T13:17:30.192+08:00", None, Some(1), Some(0)),
+        // Two rows of one INSERT in CockroachDB's documentation, on node 1.
+        ("cockroachdb", 148656994422095873, "2016-06-09T01:48:34.411040Z", None, Some(1), None),
+        ("cockroachdb", 148656994422161409, "2016-06-09T01:48:34.411060Z", None, Some(1), None),
+        // An ID in the tests of bwmarrin/snowflake, and a usual example of MyBatis-Plus.
+        ("leaf", 1428076403798048768, "2021-08-18T19:28:41.699Z", None, Some(0), Some(0)),
+        ("twitter", 1094590409767661570, "2019-02-10T13:34:24.852Z", Some(0), Some(3), Some(2)),
     ];
     for (name, id, time, datacenter, worker, sequence) in ids {
         let decoded = layout(name).decode(id).unwrap();
@@ -92,7 +123,7 @@ fn real_ids_decode() {
         assert_eq!(decoded.datacenter_id, datacenter, "{name}");
         assert_eq!(decoded.worker_id, worker, "{name}");
         assert_eq!(decoded.clock_seq, None, "{name}");
-        assert_eq!(decoded.sequence, Some(sequence), "{name}");
+        assert_eq!(decoded.sequence, sequence, "{name}");
     }
 }
 

@@ -95,6 +95,8 @@ fn unit(layout: &Layout) -> String {
 }
 
 const ROW: f64 = 46.0;
+const BAR: f64 = 32.0;
+const LINE: f64 = 19.0;
 const FIRST_ROW: f64 = 52.0;
 
 /// All presets, those with the same bits in one row.
@@ -103,7 +105,7 @@ pub fn layouts() -> Picture {
     Picture {
         name: "layouts",
         title: "The bits of each preset, to scale",
-        height: FIRST_ROW + rows.len() as f64 * ROW,
+        height: FIRST_ROW + rows.iter().map(Row::height).sum::<f64>(),
         draw: Box::new(move |canvas| draw_layouts(canvas, &rows)),
     }
 }
@@ -112,6 +114,13 @@ pub fn layouts() -> Picture {
 struct Row {
     layout: Layout,
     names: Vec<&'static str>,
+}
+
+impl Row {
+    /// A row with many names is higher.
+    fn height(&self) -> f64 {
+        ROW.max(lines(&self.names).len() as f64 * LINE + ROW - BAR)
+    }
 }
 
 fn rows() -> Vec<Row> {
@@ -133,7 +142,6 @@ fn draw_layouts(canvas: &Canvas, rows: &[Row]) {
     const LEFT: f64 = 172.0;
     const BIT: f64 = 8.0;
     const GAP: f64 = 1.0;
-    const BAR: f64 = 32.0;
     let palette = canvas.palette;
 
     let mut at = 12.0;
@@ -142,13 +150,15 @@ fn draw_layouts(canvas: &Canvas, rows: &[Row]) {
         canvas.words((at + 23.0, 20.0), field.name(), Words::new(palette.ink).size(17.0));
         at += 41.0 + field.name().len() as f64 * 10.5;
     }
-    for (number, row) in rows.iter().enumerate() {
-        let top = FIRST_ROW + number as f64 * ROW;
+    let mut row_top = FIRST_ROW;
+    for row in rows {
+        let top = row_top + (row.height() - ROW) / 2.0;
+        row_top += row.height();
         let middle = top + BAR / 2.0;
         let names = Words::new(palette.ink).code().size(16.0);
         let lines = lines(&row.names);
         for (line, text) in lines.iter().enumerate() {
-            let offset = (line as f64 - (lines.len() - 1) as f64 / 2.0) * 19.0;
+            let offset = (line as f64 - (lines.len() - 1) as f64 / 2.0) * LINE;
             canvas.words((12.0, middle + offset), text, names);
         }
         let total = row.layout.total_bits();

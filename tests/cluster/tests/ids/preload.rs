@@ -18,7 +18,7 @@ fn not_preloaded() {
     let worker: i32 = single(&mut client, "SELECT worker_id FROM snowflake_decode(1541815603606036480)");
     assert_eq!(worker, 26);
     assert_eq!(single::<i32>(&mut client, "SELECT snowflake_worker(1541815603606036480, 'leaf')"), 378);
-    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM snowflake_presets"), 17);
+    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM snowflake_presets"), 23);
     client.run("LOAD 'snowflake_id'; SET snowflake_id.max_wait = '1s'");
     // A table with the default can be created and restored, but rows cannot be inserted without an ID.
     client.run("CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), n int)");
