@@ -431,7 +431,7 @@ impl Error {
                 ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
                 "invalid use of snowflake_require_own_id()",
                 "It must be called as a trigger FOR EACH ROW on INSERT or UPDATE, with the name of a column and optionally a layout.",
-                "CREATE TRIGGER own_id AFTER INSERT OR UPDATE OF id ON orders FOR EACH ROW EXECUTE FUNCTION snowflake_require_own_id('id');",
+                "CREATE TRIGGER own_id AFTER INSERT OR UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION snowflake_require_own_id('id');",
             ),
             Error::OwnIdColumn { column } => texts(
                 ERRCODE_UNDEFINED_COLUMN,

@@ -104,13 +104,16 @@ impl MarkWords {
 }
 
 impl Marks {
-    /// Marks a slot. Must be called before the transaction takes its first ID from the slot.
-    pub fn set(&self, index: usize, slot: &Slot) {
+    /// Marks a slot. Must be called before the transaction takes its first ID from the slot. Returns false if the slot has
+    /// no mark of its own, because the transaction has marked too many others.
+    pub fn set(&self, index: usize, slot: &Slot) -> bool {
         let word = slot.word();
-        if !self.marks.iter().any(|mark| mark.set(index as u64 + 1, word)) {
+        let is_marked = self.marks.iter().any(|mark| mark.set(index as u64 + 1, word));
+        if !is_marked {
             // A reader that finds this value gives no watermark, so the store needs no ordering.
             self.has_more.store(1, Ordering::Relaxed);
         }
+        is_marked
     }
 
     /// Clears the marks. Must be called after the transaction has ended for all other sessions, by the process that runs

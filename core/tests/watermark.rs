@@ -18,7 +18,9 @@ fn slot(counter: u64) -> Slot {
 /// The marks of a transaction that has marked these slots when their counters had these values.
 fn marks(of: impl IntoIterator<Item = (usize, u64)>) -> Marks {
     let marks = Marks::default();
-    of.into_iter().for_each(|(index, counter)| marks.set(index, &slot(counter)));
+    of.into_iter().for_each(|(index, counter)| {
+        marks.set(index, &slot(counter));
+    });
     marks
 }
 
@@ -165,6 +167,7 @@ fn only_the_lowest_word_of_a_slot_is_marked() {
 #[test]
 fn cleared_marks_can_be_set_again() {
     let marks = marks((0..=MARKED_SLOTS).map(|index| (index, 40)));
+    assert!(marks.set(0, &slot(50)) && !marks.set(MARKED_SLOTS, &slot(50)));
     let copy = Marks::default();
     copy.copy_from(&marks);
     assert_eq!(copy.read().last(), Some(Mark::Any));

@@ -67,11 +67,7 @@ fn next_of(session: &Session) -> Option<i64> {
 /// Forgets that the slot is marked, and clears the marks. Must be called after each transaction.
 pub fn end_transaction() {
     MARKED.set(None);
-    if let Some(marks) = marks::own()
-        && !marks.is_empty()
-    {
-        marks.clear();
-    }
+    marks::clear_own();
 }
 
 /// Returns the current session, and marks its slot. If no session exists, the function waits until the gate is open, and
@@ -184,8 +180,7 @@ impl Session {
 
     /// Marks the slot for the current transaction. Must be called before the transaction takes an ID.
     fn mark(&'static self) {
-        let marks = marks::own().expect("bug: this process has no marks");
-        marks.set(self.slot_in_use.index, self.slot_in_use.slot);
+        marks::set_own(self.slot_in_use.index, self.slot_in_use.slot);
         MARKED.set(Some(self));
     }
 

@@ -6,12 +6,12 @@
 //!   written under the exclusive lock and read under the shared lock. An entry remains until its place is needed: readers
 //!   ignore entries of transactions that have ended.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pgrx::{PGRXSharedMemory, pg_shmem_init};
-use snowflake_id_core::Marks;
 use snowflake_id_core::marks::Mark;
+use snowflake_id_core::{Marks, Slot};
 
 use super::array::SharedArray;
 use super::fair_lock::FairLock;
@@ -66,6 +66,37 @@ pub fn own() -> Option<&'static Marks> {
         OWN.set(PROCESSES.get().get(process::index_of_leader()).map(|marks| &marks.0));
     }
     OWN.get()
+}
+
+/// The slots that the current transaction has used without a mark of their own, with a word from before its first ID. From
+/// before this word on, the transaction holds back the watermarks of all slots.
+static OTHERS: BackendLocal<RefCell<Vec<(usize, u64)>>> = BackendLocal::new(RefCell::new(Vec::new()));
+
+/// Marks a slot for the current transaction. Must be called before the transaction takes an ID from the slot.
+pub fn set_own(index: usize, slot: &Slot) {
+    let marks = own().expect("bug: this process has no marks");
+    if !marks.set(index, slot) {
+        let mut others = OTHERS.borrow_mut();
+        if others.iter().all(|&(other, _)| other != index) {
+            others.push((index, slot.word()));
+        }
+    }
+}
+
+/// Returns a word of a slot from before the first ID that the current transaction has taken from it.
+pub fn own_word(index: usize) -> Option<u64> {
+    let other = || OTHERS.borrow().iter().find(|&&(other, _)| other == index).map(|&(_, word)| word);
+    own()?.of(index).or_else(other)
+}
+
+/// Clears the marks of the current transaction. Must be called after it has ended.
+pub fn clear_own() {
+    if let Some(marks) = own()
+        && !marks.is_empty()
+    {
+        marks.clear();
+        OTHERS.borrow_mut().clear();
+    }
 }
 
 /// Returns the marks of all processes, in the order of their indexes.

@@ -96,7 +96,7 @@ impl State {
     }
 
     /// Returns whether an ID of a layout may have been taken by the current transaction: it was taken after the transaction
-    /// marked the slot, and has the identity of the server. The layout must not have a clock sequence.
+    /// first used the slot, and has the identity of the server. The layout must not have a clock sequence.
     pub fn is_own_id(&'static self, layout: &Layout, id: i64) -> bool {
         let directory = DIRECTORY.share();
         let key = SlotKey::of(layout);
@@ -108,6 +108,6 @@ impl State {
         let has_identity = self
             .identity_of(index)
             .is_none_or(|(identity, from)| counter < from || id_of(layout, counter, identity) == Some(id));
-        marks::own().and_then(|marks| marks.of(index)).is_some_and(is_taken_since) && has_identity
+        marks::own_word(index).is_some_and(is_taken_since) && has_identity
     }
 }

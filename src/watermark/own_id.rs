@@ -39,10 +39,14 @@ fn checked_row<'a>(trigger: &'a PgTrigger<'a>) -> Result<PgHeapTuple<'a, Allocat
     };
     let Some(row) = trigger.new() else { return Err(Error::OwnIdTrigger) };
     check_layout(&layout)?;
-    let id =
-        row.get_by_name::<AsBigint>(column).map_err(|_| Error::OwnIdColumn { column: column.clone() })?;
-    if let Some(AsBigint(id)) = id {
-        check(&layout, id)?;
+    let id_in = |row: &PgHeapTuple<_>| {
+        row.get_by_name::<AsBigint>(column).map_err(|_| Error::OwnIdColumn { column: column.clone() })
+    };
+    let old = trigger.old().as_ref().map_or(Ok(None), id_in)?;
+    match id_in(&row)? {
+        // An update that keeps the ID does not move the row past a reader.
+        Some(AsBigint(id)) if old.is_none_or(|AsBigint(old)| old != id) => check(&layout, id)?,
+        _ => {}
     }
     Ok(row)
 }

@@ -144,12 +144,50 @@ SELECT code, message FROM refused($$SET LOCAL snowflake_id.layout = 'wide'; INSE
 UPDATE checked SET note = 'changed' WHERE note = 'default';
 UPDATE checked SET id = snowflake_nextval() WHERE note = 'changed';
 SELECT code, message FROM refused('UPDATE checked SET id = ' || :earlier || $$ WHERE note = 'changed'$$);
+-- An ID that stays the same is accepted.
+UPDATE checked SET id = id, note = 'kept' WHERE note = 'changed';
 DROP TRIGGER own_id ON checked;
 
 -- After the row was inserted, at the end of the transaction, and with the layout of the writers.
-CREATE TRIGGER own_id AFTER INSERT ON checked FOR EACH ROW EXECUTE FUNCTION snowflake_require_own_id('id', 'standard');
+CREATE TRIGGER own_id AFTER INSERT OR UPDATE ON checked
+    FOR EACH ROW EXECUTE FUNCTION snowflake_require_own_id('id', 'standard');
 INSERT INTO checked (note) VALUES ('after');
+UPDATE checked SET note = 'updated' WHERE note = 'after';
 SELECT code, message FROM refused('INSERT INTO checked (id) VALUES (' || :earlier || ')');
+-- Another trigger changes the ID. Neither the INSERT nor the UPDATE mentions the column.
+CREATE FUNCTION change_id() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.id := 5;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER zz_last BEFORE INSERT OR UPDATE ON checked FOR EACH ROW EXECUTE FUNCTION change_id();
+SELECT code, message FROM refused($$INSERT INTO checked (note) VALUES ('changed by a trigger')$$);
+SELECT code, message FROM refused($$UPDATE checked SET note = 'changed by a trigger' WHERE note = 'updated'$$);
+DROP TRIGGER zz_last ON checked;
+DROP FUNCTION change_id;
+-- A transaction takes IDs of more layouts than it can mark. Its own IDs are accepted, and an earlier one is refused.
+CREATE FUNCTION take_others() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    other text;
+BEGIN
+    FOREACH other IN ARRAY ARRAY['wide', 'instagram', 'discord', 'standard'] LOOP
+        PERFORM set_config('snowflake_id.layout', other, true);
+        PERFORM snowflake_nextval();
+    END LOOP;
+END
+$$;
+BEGIN;
+SELECT take_others();
+INSERT INTO checked (note) VALUES ('fourth'), ('fourth');
+INSERT INTO checked (id) SELECT snowflake_batch(3);
+INSERT INTO checked (id) VALUES (snowflake_currval());
+SELECT problem FROM snowflake_watermark_status WHERE layout = 'standard';
+COMMIT;
+SELECT code, message FROM refused('SELECT take_others(); INSERT INTO checked (id) VALUES (' || :earlier || ')');
+SELECT code, message FROM refused('SELECT take_others(); INSERT INTO checked (id) VALUES (snowflake_nextval() + 4096)');
+SELECT code, message FROM refused('INSERT INTO checked (id) VALUES (snowflake_currval())');
+DROP FUNCTION take_others;
 DROP TRIGGER own_id ON checked;
 CREATE CONSTRAINT TRIGGER own_id AFTER INSERT ON checked DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION snowflake_require_own_id('id');
