@@ -1,7 +1,7 @@
 //! The procedures of docs/how-to/reading-in-order.md, run as they are while sessions write. Each block begins with a
 //! comment that says where it is run. Afterwards, each committed row was read exactly once, and in order.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use std::{fs, thread};
@@ -231,41 +231,125 @@ fn an_outbox() {
     );
 }
 
-/// Four consumers share the rows by a hash.
+/// A round of one of the consumers that share the rows, with a watermark, or with the present one. Returns the new position
+/// and the rows, or `None` if the watermark is not known.
+fn consume_part(
+    client: &mut Client,
+    steps: &[String],
+    number: i64,
+    fixed: Option<i64>,
+) -> Option<(i64, Vec<i64>)> {
+    let [begin, lock, ask, read, advance, commit] = steps else { panic!("{steps:?}") };
+    let name = format!("search {number}");
+    client.run(begin);
+    let position: i64 = client.query_one(lock, &[&name]).unwrap().get(0);
+    let watermark: Option<i64> = fixed.or_else(|| client.query_one(ask, &[]).unwrap().get(0));
+    let read = watermark.map(|watermark| {
+        let rows = first_column(client.query(read, &[&position, &watermark, &number]).unwrap());
+        let advanced = if rows.len() == 1000 { rows[999] } else { watermark - 1 };
+        client.execute(advance, &[&advanced, &name]).unwrap();
+        (advanced, rows)
+    });
+    client.run(commit);
+    read
+}
+
+/// Four consumers share the rows by a hash. Then there are eight.
 #[test]
 fn consumers_that_share_the_rows() {
     let server = server_with_outbox();
-    let steps = steps("each of four consumers");
-    let consumers = (0..4).map(|number: i64| {
-        let (server, steps) = (&server, &steps);
-        move |stop: &AtomicBool| {
-            let [begin, lock, ask, read, advance, commit] = &steps[..] else { panic!("{steps:?}") };
-            let name = format!("search {number}");
-            let mut client = server.connect();
-            repeat(stop, || {
-                client.run(begin);
-                let position: i64 = client.query_one(lock, &[&name]).unwrap().get(0);
-                let watermark: Option<i64> = client.query_one(ask, &[]).unwrap().get(0);
-                let Some(watermark) = watermark else {
-                    client.run(commit);
-                    return None;
-                };
-                let rows = first_column(client.query(read, &[&position, &watermark, &number]).unwrap());
-                let advanced = if rows.len() == 1000 { rows[999] } else { watermark - 1 };
-                client.execute(advance, &[&advanced, &name]).unwrap();
-                client.run(commit);
-                (!rows.is_empty() || is_read(&mut client, "outbox", advanced)).then_some(rows)
-            })
-        }
+    let four = steps("each of four consumers");
+    let eight: Vec<String> = four.iter().map(|step| step.replace("& 3 =", "& 7 =")).collect();
+    assert_ne!(eight, four);
+    let consumers = |steps: &'static [String], numbers: std::ops::Range<i64>| {
+        let server = &server;
+        let consumers = numbers.map(move |number| {
+            move |stop: &AtomicBool| {
+                let mut client = server.connect();
+                repeat(stop, || {
+                    let (position, rows) = consume_part(&mut client, steps, number, None)?;
+                    (!rows.is_empty() || is_read(&mut client, "outbox", position)).then_some(rows)
+                })
+            }
+        });
+        read_beside(server, "outbox", consumers)
+    };
+    let (four, eight): (&[String], &[String]) = (four.leak(), eight.leak());
+    let mut all = consumers(four, 0..4);
+    assert!(all.iter().all(|rows| !rows.is_empty()));
+
+    // One of the consumers has stopped at a watermark that was 50 ms higher.
+    let mut client = server.connect();
+    client.run("UPDATE consumer SET position = position + (50::bigint << 22) WHERE name = 'search 2'");
+    let ask = &steps("until there is a result")[0];
+    let watermark: i64 = eventually("the watermark", || {
+        client.run("SELECT snowflake_nextval()");
+        client.query_opt(ask, &[]).unwrap().map(|row| row.get(0))
     });
-    let read = read_beside(&server, "outbox", consumers);
-    for rows in &read {
-        assert!(!rows.is_empty());
+    for number in 0..4 {
+        let (position, rows) = consume_part(&mut client, four, number, Some(watermark)).unwrap();
+        assert_eq!(position, watermark - 1);
+        all.push(rows);
+    }
+    client.run(blocks_of("more consumers").next().unwrap());
+    let positions = "SELECT count(*) FROM consumer WHERE name LIKE 'search %'
+                     GROUP BY position HAVING position = $1";
+    assert_eq!(client.query_one(positions, &[&(watermark - 1)]).unwrap().get::<_, i64>(0), 8);
+
+    client.run(INTO_OUTBOX);
+    let rest = consumers(eight, 0..8);
+    assert!(rest.concat().len() >= 3);
+    all.extend(rest);
+    for rows in &all {
         assert_increasing(rows);
     }
-    let mut all = read.concat();
+    let mut all = all.concat();
     all.sort_unstable();
     assert_all_read(&all, &server, "outbox");
+}
+
+/// A connector reads a view with the queries of Kafka Connect's incrementing mode, and another reads the table.
+#[test]
+fn programs_that_poll_a_table() {
+    let server = server_with_outbox();
+    let mut client = server.connect();
+    client.run(blocks_of("once, for a connector").next().unwrap());
+    client.run("CREATE ROLE connector LOGIN; GRANT SELECT ON outbox_to_poll, outbox TO connector");
+    let query = &steps("the connector")[0];
+    let careless = query.replace("_to_poll", "");
+    let offsets = [AtomicI64::new(-1), AtomicI64::new(-1)];
+    let connector = |query: String, at: usize| {
+        let last = &offsets[at];
+        let server = &server;
+        move |stop: &AtomicBool| {
+            let mut client = server.connect();
+            client.run("SET ROLE connector");
+            repeat(stop, || {
+                let offset = last.load(Ordering::Relaxed);
+                let rows = first_column(client.query(&query, &[&offset]).unwrap());
+                let offset = rows.last().copied().unwrap_or(offset);
+                last.store(offset, Ordering::Relaxed);
+                (!rows.is_empty() || is_read(&mut client, "outbox", offset)).then_some(rows)
+            })
+        }
+    };
+    let (read, ()) = beside([connector(query.clone(), 0), connector(careless, 1)], || {
+        let (mut slow, mut client) = (server.connect(), server.connect());
+        slow.run(&format!("BEGIN; {INTO_OUTBOX}"));
+        beside(writers(&server, INTO_OUTBOX), || {
+            let last = ids(&mut client, &format!("{INTO_OUTBOX} RETURNING id"))[2];
+            eventually("the careless connector", || offsets[1].load(Ordering::Relaxed) >= last);
+            slow.run("COMMIT");
+            wait_for_rows(&server, "outbox", SOME_ROWS);
+        });
+    });
+    assert_all_read(&read[0], &server, "outbox");
+    assert!(read[1].len() < written(&server, "outbox").len(), "nothing was skipped without the view");
+    // As psql shows the plan: the watermark is computed once, and the index is used.
+    client.run("SET enable_seqscan = off; SET enable_bitmapscan = off");
+    let plan = format!("EXPLAIN (COSTS OFF) {}", query.replace("$1", "5"));
+    let plan: Vec<String> = client.query(&plan, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    assert!(plan.iter().any(|line| line.contains("Index Cond") && line.contains("id > ")), "{plan:#?}");
 }
 
 /// Returns a function that runs the script of the incremental export with psql, and returns the IDs in the file. The
@@ -363,6 +447,21 @@ fn rows_with_ids_of_another_transaction_are_refused() {
         failure(&mut client, &format!("INSERT INTO outbox (id, topic) VALUES ({id}, 'orders')"));
     assert_eq!(state, "23514");
     assert!(message.contains(&format!("ID {id} was not taken by this transaction")), "{message}");
+
+    // A data-only dump is restored only without the trigger.
+    let file = server.host().join("outbox.dump");
+    let dump = |program: &str, options: &[&str]| {
+        let mut command = server.client_program(program);
+        command.args(["-d", "postgres", "--data-only", "-t", "outbox"]).args(options);
+        command.output().unwrap().status.success()
+    };
+    assert!(dump("pg_dump", &["-Fc", "-f", file.to_str().unwrap()]));
+    client.run("TRUNCATE outbox");
+    assert!(!dump("pg_restore", &["--exit-on-error", file.to_str().unwrap()]));
+    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM outbox"), 0);
+    assert!(dump("pg_restore", &["--exit-on-error", "--disable-triggers", file.to_str().unwrap()]));
+    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM outbox"), 4);
+    assert_eq!(failure(&mut client, "INSERT INTO outbox (id, topic) VALUES (7, 'orders')").0, "23514");
 }
 
 /// The clock was a year ahead at the start. After the reset, a consumer that has read the rows reads the new ones.
