@@ -941,23 +941,30 @@ BEGIN
            format('%I.%I',
                   CASE WHEN class.relnamespace = pg_my_temp_schema() THEN 'pg_temp' ELSE namespace.nspname END,
                   class.relname),
-           adopted.relation, adopted.relation_name, depend.deptype = 'i',
-           (
-               SELECT string_agg(pg_describe_object(use.classid, use.objid, use.objsubid), ', ' ORDER BY use.objid)
-               FROM pg_depend AS use
-               LEFT JOIN pg_attrdef AS expression
-                 ON use.classid = 'pg_attrdef'::regclass AND expression.oid = use.objid
-               WHERE use.refclassid = 'pg_class'::regclass AND use.refobjid = class.oid AND use.deptype = 'n'
-                 -- Exclude defaults that will be replaced.
-                 AND NOT EXISTS (
-                     SELECT FROM adopted AS own
-                     WHERE own.relation = expression.adrelid AND own.column_number = expression.adnum
-                 )
-           )
+           adopted.relation, adopted.relation_name, depend.deptype = 'i' AND attribute.attidentity <> '',
+           nullif(concat_ws(', ',
+               -- pgEdge's extension turns an identity column into an ordinary one, but the column still requires the sequence.
+               CASE WHEN depend.deptype = 'i' AND attribute.attidentity = ''
+                    THEN pg_describe_object('pg_class'::regclass, adopted.relation, adopted.column_number) END,
+               (
+                   SELECT string_agg(pg_describe_object(use.classid, use.objid, use.objsubid), ', ' ORDER BY use.objid)
+                   FROM pg_depend AS use
+                   LEFT JOIN pg_attrdef AS expression
+                     ON use.classid = 'pg_attrdef'::regclass AND expression.oid = use.objid
+                   WHERE use.refclassid = 'pg_class'::regclass AND use.refobjid = class.oid AND use.deptype = 'n'
+                     -- Exclude defaults that will be replaced.
+                     AND NOT EXISTS (
+                         SELECT FROM adopted AS own
+                         WHERE own.relation = expression.adrelid AND own.column_number = expression.adnum
+                     )
+               )
+           ), '')
     FROM adopted
     JOIN pg_depend AS depend
       ON depend.refclassid = 'pg_class'::regclass AND depend.refobjid = adopted.relation
      AND depend.refobjsubid = adopted.column_number AND depend.classid = 'pg_class'::regclass
+    JOIN pg_attribute AS attribute
+      ON attribute.attrelid = adopted.relation AND attribute.attnum = adopted.column_number
     JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace;
 END

@@ -13,6 +13,7 @@ mod book {
     mod changing_keys;
     mod clients;
     mod contents;
+    mod functions_in_postgresql;
     mod kubernetes;
     mod messages;
     mod monitoring;

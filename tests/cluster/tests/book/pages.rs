@@ -18,7 +18,7 @@ const PAGES: [(&str, &str, usize); 19] = [
     ("json", include_str!("../../../../docs/how-to/json.md"), 10),
     ("layouts", include_str!("../../../../docs/reference/layouts.md"), 2),
     ("monitoring", include_str!("../../../../docs/how-to/monitoring.md"), 1),
-    ("other_ids", include_str!("../../../../docs/how-to/other-ids.md"), 18),
+    ("other_ids", include_str!("../../../../docs/how-to/other-ids.md"), 26),
     ("reading_elsewhere", include_str!("../../../../docs/how-to/reading-elsewhere.md"), 3),
     ("runbooks", include_str!("../../../../docs/how-to/runbooks.md"), 0),
     ("status", include_str!("../../../../docs/reference/states.md"), 0),
@@ -104,13 +104,15 @@ fn examples_of_numbers_over_http() {
 }
 
 /// The examples of Patroni's page are run by `make fleet-patroni`, and those of the page about Citus by `make citus`. The
-/// procedures of the other pages have a test of their own: `changing_keys`, `fleet::moves`, `kubernetes`, `pglogical`,
-/// `reading_in_order`, `reading_on_other_servers`, `several_writers`, `switching_servers` and `without_the_library`.
+/// procedures of the other pages have a test of their own: `changing_keys`, `fleet::moves`, `functions_in_postgresql`,
+/// `kubernetes`, `pglogical`, `reading_in_order`, `reading_on_other_servers`, `several_writers`, `switching_servers` and
+/// `without_the_library`.
 #[test]
 fn no_page_is_left_out() {
     let elsewhere = [
         "docs/how-to/changing-keys.md",
         "docs/how-to/citus.md",
+        "docs/how-to/from/functions-in-postgresql.md",
         "docs/how-to/kubernetes.md",
         "docs/how-to/moving-a-fleet.md",
         "docs/how-to/patroni.md",
