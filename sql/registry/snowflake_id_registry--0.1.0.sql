@@ -3884,11 +3884,11 @@ BEGIN
                       DETAIL = format('The number of digits after the prefix must be between 1 and %s, and cannot be '
                                       'changed later.', most_digits),
                       HINT = 'Specify the number of digits. For example, digits => 6 allows 999999 numbers in each period.';
-        ELSIF create_segment.start NOT BETWEEN 1
+        ELSIF create_segment.start NOT BETWEEN 0
               AND snowflake_registry.period_base(1, create_segment.digits) - 1 THEN
             RAISE EXCEPTION 'invalid start within a period: %', create_segment.start
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('With %s digits, the start must be between 1 and %s.', create_segment.digits,
+                      DETAIL = format('With %s digits, the start must be between 0 and %s.', create_segment.digits,
                                       snowflake_registry.period_base(1, create_segment.digits) - 1);
         END IF;
         -- Abbreviations and offsets are not accepted, because the sign of a POSIX offset is the opposite of the usual

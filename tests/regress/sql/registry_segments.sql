@@ -144,7 +144,7 @@ SELECT n, code, message, detail, hint FROM (VALUES
     (15, $$'a', time_zone => 'Europe/Berlin'$$), (16, $$'a', period => 'week', digits => 6$$), (17, $$'a', period => 'day'$$),
     (18, $$'a', period => 'day', digits => 12$$), (19, $$'a', period => 'month', digits => 14$$), (20, $$'a', period => 'year', digits => 16$$),
     (21, $$'a', period => 'day', digits => 0$$), (22, $$'a', period => 'day', digits => 2, start => 100$$),
-    (23, $$'a', period => 'day', digits => 2, start => 0$$), (24, $$'a', period => 'day', digits => 2, time_zone => 'Europe/Berlyn'$$),
+    (23, $$'a', period => 'month', digits => 1, start => 10$$), (24, $$'a', period => 'day', digits => 2, time_zone => 'Europe/Berlyn'$$),
     (25, $$'a', period => 'day', digits => 2, time_zone => '+05:30'$$), (26, $$'a', period => 'day', digits => 2, time_zone => NULL$$),
     (27, $$'a', period => 'year', digits => 2, max_value => 200001$$), (28, $$'a', description => repeat('ü', 513)$$)) AS made (n, arguments),
     LATERAL sqlstate_of(format('SELECT snowflake_registry.create_segment(%s)', arguments))
@@ -248,6 +248,12 @@ SELECT period, key, snowflake_registry.key_after(period, key)
 FROM (VALUES ('day', 20261231::bigint), ('day', 20240228), ('day', 20230228), ('month', 202612), ('month', 202601), ('year', 2026)) AS period (period, key);
 -- An unknown time zone affects no other segment.
 UPDATE snowflake_registry.segment SET time_zone = 'Europe/Atlantis' WHERE name = 'by year';
+-- The first serial may be 0.
+SELECT snowflake_registry.create_segment('from 0', period => 'year', digits => 1, start => 0, min_step => 4, max_step => 4);
+SELECT outcome, t.first - today('YYYY') * 10 AS serial, count FROM taken((SELECT jsonb_agg('{"name": "from 0"}'::jsonb) FROM generate_series(1, 4))) AS t;
+SELECT t.outcome, t.first % 10 AS serial, t.period_key - today('YYYY') AS key
+FROM snowflake_registry.take(request('[{"name": "from 0", "next": true}]', 'alpha')) AS t;
+SELECT state FROM snowflake_registry.segments WHERE name = 'from 0';
 SELECT request, name, outcome, detail FROM taken('[{"name": "by year"}, {"name": "moved"}]');
 UPDATE snowflake_registry.segment SET time_zone = 'UTC' WHERE name = 'by year';
 -- Dropped and created again: the same periods continue, other periods only above them.

@@ -25,7 +25,6 @@ impl StandIn {
             None => (0..=shape.max_value).contains(&shape.start),
             Some(period) => {
                 (0..=shape.max_value).contains(&shape.start)
-                    && shape.start > 0
                     && i128::from(shape.start) < periods::period_base(1, period.digits)
             }
         };

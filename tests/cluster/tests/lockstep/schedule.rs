@@ -959,7 +959,7 @@ impl Schedule<'_, '_> {
         let min_step = *self.random.one_of(&[1, 10, 1000]);
         let is_short = self.random.once_in(6);
         let shape = SegmentShape {
-            start: self.between(i64::from(period.is_some()), 20),
+            start: self.between(0, 20),
             increment: self.between(1, 3),
             min_step,
             max_step: min_step * self.between(1, 50),
