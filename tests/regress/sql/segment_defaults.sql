@@ -286,9 +286,19 @@ COPY pairs (place) FROM PROGRAM 'seq 100';
 RESET cpu_operator_cost;
 SELECT count(DISTINCT pair), bool_and(pair[1] = pair[2]) AS equal FROM pairs;
 
+-- A prefix. The rights of the table's owner count for a call inside an expression as well.
+CREATE TABLE prefixed (number text PRIMARY KEY DEFAULT 'BIZ-' || lpad(snowflake_segment_nextval('sales')::text, 12, '0'), place int);
+ALTER TABLE prefixed OWNER TO regress_owner;
+GRANT INSERT ON prefixed TO regress_writer;
+SET ROLE regress_writer;
+INSERT INTO prefixed (place) SELECT generate_series(1, 10);
+COPY prefixed (place) FROM PROGRAM 'seq 90';
+RESET ROLE;
+SELECT count(*), bool_and(number ~ '^BIZ-[0-9]{12}$') AS all_have_it FROM prefixed;
+
 SET client_min_messages = warning;
 DROP TABLE orders, others, stolen, parted, logged, in_bulk, by_writer, by_column, by_function, inner_table,
-    outer_table, pairs CASCADE;
+    outer_table, pairs, prefixed CASCADE;
 DROP FUNCTION ends, next_order, store, none_is_in, copy_again, twice;
 SELECT snowflake_segment_grant_all('regress_owner');
 DROP OWNED BY regress_owner, regress_writer, regress_hostile;
