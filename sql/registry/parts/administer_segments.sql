@@ -96,6 +96,7 @@ RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    messages CONSTANT text := current_setting('client_min_messages');
     made snowflake_registry.segment;
     before snowflake_registry.segment;
     zone text;
@@ -223,6 +224,15 @@ BEGIN
         ahead_value = excluded.ahead_value, updated_at = excluded.updated_at, dropped_at = NULL, was_lost = false,
         description = excluded.description;
     PERFORM snowflake_registry.end_request();
+    -- The next segment may be created in the same transaction.
+    PERFORM set_config('client_min_messages', messages, true);
+    -- Four fifths of the default of snowflake_id.max_segments. If many segments are created, the notice appears once.
+    IF (SELECT count(*) FROM (SELECT FROM snowflake_registry.segment AS segment WHERE segment.dropped_at IS NULL
+                              LIMIT 3278) AS counted) = 3277 THEN
+        RAISE NOTICE 'the registry has 3277 segments'
+            USING DETAIL = 'A server can use at most snowflake_id.max_segments segments: 4096 by default.',
+                  HINT = 'On each server that will use more segments, increase snowflake_id.max_segments and restart the server.';
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.create_segment(

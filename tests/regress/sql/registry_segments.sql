@@ -135,6 +135,17 @@ SELECT snowflake_registry.drop_segment('counted 2');
 SELECT serial - :serial_before AS counted FROM snowflake_registry.status;
 SELECT count(snowflake_registry.drop_segment(name)) FROM snowflake_registry.segments WHERE name LIKE 'counted%' AND state <> 'dropped';
 
+-- A notice says once that servers may need another setting.
+BEGIN;
+INSERT INTO snowflake_registry.segment SELECT made.*
+FROM snowflake_registry.segment AS segment,
+     generate_series(1, 3276 - (SELECT count(*)::int FROM snowflake_registry.segments WHERE state <> 'dropped')) AS n,
+     jsonb_populate_record(segment, jsonb_build_object('name', 'many ' || n)) AS made
+WHERE segment.name = 'Zebra';
+SELECT snowflake_registry.create_segment('the 3277th');
+SELECT snowflake_registry.create_segment('the 3278th');
+ROLLBACK;
+
 -- Arguments of administrators.
 SELECT snowflake_registry.create_segment(name => 'cheap', min_step => 1, max_step => 1);
 SELECT n, code, message, detail, hint FROM (VALUES
