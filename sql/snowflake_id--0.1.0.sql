@@ -504,7 +504,8 @@ CREATE FUNCTION snowflake_internal."snowflake_server_status"() RETURNS TABLE (
     "registry_state" TEXT,
     "lease_until" timestamp with time zone,
     "lease_renewed_at" timestamp with time zone,
-    "clock_offset" interval
+    "clock_offset" interval,
+    "segments_in_use" INT
 )
 STRICT VOLATILE PARALLEL SAFE
 LANGUAGE c
@@ -4687,6 +4688,7 @@ COMMENT ON COLUMN snowflake_status.registry_state IS 'state of the registry as s
 COMMENT ON COLUMN snowflake_status.lease_until IS 'end of the lease of the worker ID: the times of all IDs are before this end';
 COMMENT ON COLUMN snowflake_status.lease_renewed_at IS 'time at which the registry last granted or renewed the lease';
 COMMENT ON COLUMN snowflake_status.clock_offset IS 'how far the clock of this server is ahead of the clock of the registry';
+COMMENT ON COLUMN snowflake_status.segments_in_use IS 'number of segments in use, of at most snowflake_id.max_segments';
 
 CREATE VIEW snowflake_layout_status AS SELECT * FROM snowflake_internal.snowflake_layouts_in_use();
 COMMENT ON VIEW snowflake_layout_status IS 'layouts in which this server has issued snowflake IDs since the server was started';

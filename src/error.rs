@@ -986,11 +986,13 @@ impl Error {
             Error::TooManySegments { most, can_have_more } => texts(
                 ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
                 "too many segments are in use",
-                format!("All {most} entries for segments have been used since the server was started."),
+                format!(
+                    "All {most} entries for segments are in use (snowflake_id.max_segments). The entry of a segment is freed after the segment is dropped."
+                ),
                 if *can_have_more {
                     "Increase snowflake_id.max_segments and restart the server."
                 } else {
-                    "Restart the server, and use fewer segments on this server."
+                    "Drop segments that are no longer needed, or restart the server and use fewer segments on it."
                 },
             ),
             Error::SegmentBatchCount { count, most } => texts(

@@ -17,6 +17,11 @@
 //!   of one caller. Each of these ranges must be written to disk first.
 //! * The writer ensures that the numbers of each range are above those of all earlier ranges.
 //!
+//! The place of a segment can be assigned to another name. Each assignment begins a new tenure. A caller names the
+//! tenure for which it takes numbers ([`Segment::take_in`]), and drops the numbers if the tenure has changed when it has
+//! taken them. No range is published while a tenure begins, so a caller that sees a later range sees the new tenure as
+//! well. The numbers of a tenure are therefore given to its callers only, or are lost.
+//!
 //! `tests/loom.rs` checks this with up to three preemptions.
 
 use std::num::NonZeroU64;
@@ -83,7 +88,7 @@ impl Taken {
     }
 }
 
-/// The error for a segment whose ranges are all exhausted or have ended.
+/// The error for a segment whose ranges are all exhausted or have ended, or which belongs to another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dry;
 
@@ -111,11 +116,6 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Returns whether no range was ever added to the segment.
-    pub fn is_unused(&self) -> bool {
-        self.current.is_none() && self.next.is_none()
-    }
-
     /// Returns whether the segment has a number that can be taken at the time `now_us`.
     pub fn is_usable(&self, now_us: i64) -> bool {
         let current = self.current.filter(|range| self.offset < range.count);
@@ -177,6 +177,8 @@ pub struct Segment {
     newest: AtomicU64,
     /// The count of numbers that were skipped or drained. Relaxed, because the count is used only for statistics.
     unused: AtomicU64,
+    /// The count of assignments of this place to a name. Relaxed, for the reason given at the top of this module.
+    tenure: AtomicU64,
     /// The stored ranges. Only the writer of the segment changes the ranges. Accesses are Relaxed, for the
     /// reasons given at `newest` and at the top of this module.
     ranges: [RangeWords; RANGES as usize],
@@ -188,6 +190,7 @@ impl Default for Segment {
             word: Apart(AtomicU64::new(0)),
             newest: AtomicU64::new(0),
             unused: AtomicU64::new(0),
+            tenure: AtomicU64::new(0),
             ranges: std::array::from_fn(|_| RangeWords::new()),
         }
     }
@@ -238,6 +241,37 @@ impl Segment {
         }
     }
 
+    /// Takes numbers as [`Segment::take`] does, if the segment still belongs to the name of this tenure. If it is
+    /// assigned to another name meanwhile, the numbers are lost.
+    ///
+    /// # Errors
+    /// Returns [`Dry`] if no number is left for the name of this tenure.
+    #[inline]
+    pub fn take_in(&self, tenure: u64, clock: impl Fn() -> i64, n: NonZeroU64) -> Result<Taken, Dry> {
+        // The first test only saves numbers of another name. The second one is decisive.
+        if self.tenure() != tenure {
+            return Err(Dry);
+        }
+        let taken = self.take(clock, n)?;
+        if self.tenure() == tenure { Ok(taken) } else { Err(Dry) }
+    }
+
+    /// Returns the current tenure. The first assignment begins tenure 1.
+    #[inline]
+    pub fn tenure(&self) -> u64 {
+        self.tenure.load(Ordering::Relaxed)
+    }
+
+    /// Begins a new tenure, and discards the numbers that are left. The caller must ensure that no range is published
+    /// meanwhile.
+    pub fn begin_tenure(&self) {
+        self.tenure.fetch_add(1, Ordering::Relaxed);
+        self.drain();
+        // The last range of the former name is exhausted. Its period does not concern the new name.
+        let newest = self.newest.load(Ordering::Relaxed);
+        self.range_words(newest).ends_us.store(NEVER_ENDS, Ordering::Relaxed);
+    }
+
     /// Makes the next range the current range, and skips the numbers that are left. If the exchange fails, another
     /// process has already made this change, or has taken numbers from the current range.
     #[cold]
@@ -254,7 +288,7 @@ impl Segment {
     }
 
     /// Takes all numbers that are left, and returns them as ranges in ascending order, including ranges that have
-    /// ended. Only the segment's single writer may call this function.
+    /// ended. The caller must ensure that no range is published meanwhile.
     ///
     /// A single exchange takes all of them. If the ranges were emptied one after the other, a caller could take a number
     /// of a later range meanwhile. When the drained numbers are published again, it would then get lower numbers.
@@ -285,7 +319,7 @@ impl Segment {
         }
     }
 
-    /// Adds a range. Its numbers must be higher than those of all earlier ranges. Only the segment's single
+    /// Adds a range. Its numbers must be higher than those of all earlier ranges of this tenure. Only the segment's single
     /// writer may call this function. The next range will be requested when `wanted_at` numbers of this range
     /// have been taken.
     ///

@@ -219,6 +219,29 @@ fn a_drained_number_is_not_taken() {
     });
 }
 
+/// A segment is assigned to another name while a caller takes numbers of the former name. The caller gets no number of the
+/// new name.
+#[test]
+fn a_new_tenure_gives_no_number_of_another() {
+    check(|| {
+        let segment = Arc::new(Segment::default());
+        segment.begin_tenure();
+        segment.publish(numbers_from(10, 2), 1).unwrap();
+        let former = {
+            let segment = segment.clone();
+            thread::spawn(move || {
+                let taken = segment.take_in(1, || 0, NonZeroU64::MIN);
+                taken.ok().map(|taken| taken.first)
+            })
+        };
+        // On a server, a lock orders the two.
+        segment.begin_tenure();
+        segment.publish(numbers_from(20, 1), 1).unwrap();
+        let former = former.join().unwrap();
+        assert!(former.is_none_or(|number| number == 10), "{former:?}");
+    });
+}
+
 fn numbers_from(first: i64, count: u64) -> Range {
     Range { first, increment: 1, count, ends_us: NEVER_ENDS }
 }

@@ -148,6 +148,25 @@ fn the_highest_number_of_all_is_taken_like_any_other() {
     assert_eq!(take(&segment, 1), Err(Dry));
 }
 
+#[test]
+fn a_new_tenure_discards_what_is_left() {
+    let segment = Segment::default();
+    let take = |tenure| segment.take_in(tenure, no_clock, NonZeroU64::MIN).map(|taken| taken.first);
+    segment.begin_tenure();
+    segment.publish(range(10, 1, 3), 1).unwrap();
+    segment.publish(Range { ends_us: 100, ..range(20, 1, 3) }, 1).unwrap();
+    assert_eq!((segment.tenure(), take(1), take(2)), (1, Ok(10), Err(Dry)));
+    segment.begin_tenure();
+    let standing = segment.standing();
+    assert_eq!((standing.left, standing.issued, standing.is_next_wanted), (0, 1, true));
+    assert_eq!(standing.current.unwrap().ends_us, NEVER_ENDS);
+    // The numbers of another name may be lower.
+    segment.publish(range(5, 1, 3), 1).unwrap();
+    assert_eq!((segment.tenure(), take(1), take(2)), (2, Err(Dry), Ok(5)));
+    // A call that asks for a former tenure has taken nothing.
+    assert_eq!(segment.standing().left, 2);
+}
+
 proptest! {
     /// However publishing and taking are interleaved, every number is given exactly once, in ascending order.
     #[test]

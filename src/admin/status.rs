@@ -17,6 +17,7 @@ use crate::shared::keeper_words::{Closed, Misfit};
 use crate::shared::lease;
 use crate::shared::memory::{self, State};
 use crate::shared::report;
+use crate::shared::segment_table;
 
 /// Returns the state of the server, in one row.
 #[pg_extern(schema = "snowflake_internal", volatile, parallel_safe)]
@@ -45,6 +46,7 @@ fn snowflake_server_status() -> TableIterator<
         name!(lease_until, Option<TimestampWithTimeZone>),
         name!(lease_renewed_at, Option<TimestampWithTimeZone>),
         name!(clock_offset, Option<Interval>),
+        name!(segments_in_use, i32),
     ),
 > {
     let shared = memory::state().or_report();
@@ -64,9 +66,12 @@ fn snowflake_server_status() -> TableIterator<
     let statistics = &shared.statistics;
     let count = |figure: &AtomicU64| figure.load(Ordering::Relaxed) as i64;
     let jump_us = server_status.keeper.clock_jump_us.load(Ordering::Relaxed);
+    let segments_in_use = segment_table::occupied();
     let warning = || match server::is_in_recovery() {
         true => keeper::standby_warning(),
-        false => report.warning().or_else(|| lease_status?.warning()),
+        false => {
+            report.warning().or_else(|| lease_status?.warning()).or_else(|| of_segments(segments_in_use))
+        }
     };
     TableIterator::once((
         state_word(shared, now_us),
@@ -91,7 +96,16 @@ fn snowflake_server_status() -> TableIterator<
         lease_status.and_then(|lease_status| lease_status.lease).map(|lease| timestamptz(lease.until_us)),
         lease_status.and_then(|lease_status| instant(lease_status.renewed_at_us)),
         lease_status.and_then(|lease_status| lease_status.clock_offset_us).map(interval),
+        segments_in_use as i32,
     ))
+}
+
+/// Returns a warning if there is not much room for other segments.
+fn of_segments(in_use: usize) -> Option<String> {
+    let most = config::max_segments();
+    segment_table::is_near(in_use, most).then(|| {
+        format!("{in_use} of at most {most} segments are in use (snowflake_id.max_segments); if this maximum is reached, calls for other segments fail")
+    })
 }
 
 /// Returns one row for each layout in use.

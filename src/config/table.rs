@@ -20,7 +20,7 @@ pub static REGISTRY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>
 pub static MAX_CLOCK_OFFSET: GucSetting<i32> = GucSetting::<i32>::new(5_000);
 pub static NODE_NAME: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 pub static PREFETCH_SEGMENTS: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
-pub static MAX_SEGMENTS: GucSetting<i32> = GucSetting::<i32>::new(256);
+pub static MAX_SEGMENTS: GucSetting<i32> = GucSetting::<i32>::new(4_096);
 pub static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"postgres"));
 static VERSION: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(version()));
 
@@ -219,7 +219,7 @@ fn define_restart_only() {
     define_int(
         c"snowflake_id.max_segments",
         c"Sets the maximum number of segments that can be in use on this server.",
-        c"A segment remains in use until the server is restarted. Each segment needs about 1.6 kB of shared memory.",
+        c"A segment remains in use until it is dropped or the server is restarted. Each segment needs about 1.6 kB of shared memory.",
         &MAX_SEGMENTS,
         1,
         MOST_SEGMENTS,

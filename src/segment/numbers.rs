@@ -47,9 +47,10 @@ pub unsafe extern "C-unwind" fn snowflake_segment_nextval(fcinfo: pg_sys::Functi
 #[inline]
 pub fn try_next(name: &[u8]) -> Option<i64> {
     let known = session::find(name)?;
-    let taken = known.slot.segment.take(registry_clock_us, NonZeroU64::MIN).ok()?;
+    let (place, slot) = known.place();
+    let taken = place.take(slot, registry_clock_us, NonZeroU64::MIN).ok()?;
     if taken.is_next_wanted {
-        request_next_range(known.at);
+        request_next_range(place.at);
     }
     known.set_last(taken.first);
     Some(taken.first)
@@ -79,8 +80,8 @@ fn next_slowly(name: &[u8]) -> pg_sys::Datum {
 /// Takes one number. Waits if no number is available.
 #[cold]
 pub fn take_one(name: &[u8]) -> pg_sys::Datum {
-    let (at, taken) = take(name, NonZeroU64::MIN).or_report();
-    session::remember(name, at).set_last(taken.first);
+    let (place, taken) = take(name, NonZeroU64::MIN).or_report();
+    session::remember(name, place).set_last(taken.first);
     pg_sys::Datum::from(taken.first)
 }
 
@@ -142,8 +143,8 @@ fn take_all(
     let mut left = Some(checked_count(count)?);
     privilege::check(name)?;
     while let Some(wanted) = left {
-        let (at, taken) = take(name, wanted)?;
-        session::remember(name, at).set_last(taken.last());
+        let (place, taken) = take(name, wanted)?;
+        session::remember(name, place).set_last(taken.last());
         action(taken)?;
         left = NonZeroU64::new(wanted.get() - taken.count);
     }

@@ -1,6 +1,6 @@
 //! Segments that this backend has used, with the slot of each segment and the last number taken.
 //!
-//! Once a number has been taken from a slot, the slot keeps its name, so the backend can keep a reference to it.
+//! A slot may be assigned to another name. With the place that a backend remembers, it then gets no numbers.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -9,19 +9,23 @@ use std::sync::LazyLock;
 use parking_lot::Mutex;
 
 use crate::pg::backend_local::BackendLocal;
-use crate::shared::segment_table::{Slot, slot};
+use crate::shared::segment_table::{Place, Slot};
 
 /// A segment that this session has used.
 pub struct Known {
     /// In the encoding of this database.
     name: Box<[u8]>,
-    /// The index of the slot.
-    pub at: usize,
-    pub slot: &'static Slot,
+    place: BackendLocal<Cell<(Place, &'static Slot)>>,
     last: BackendLocal<Cell<i64>>,
 }
 
 impl Known {
+    /// Returns the place of the name, and its slot.
+    #[inline]
+    pub fn place(&self) -> (Place, &'static Slot) {
+        self.place.get()
+    }
+
     /// Returns the last number that this session took.
     pub fn last(&self) -> i64 {
         self.last.get()
@@ -35,8 +39,8 @@ impl Known {
 
 /// The segment used last.
 static CURRENT: BackendLocal<Cell<Option<&Known>>> = BackendLocal::new(Cell::new(None));
-/// All segments that this session has used, by name. These entries are never freed, but there cannot be more entries
-/// than slots.
+/// All segments that this session has used, by name. These entries are never freed: a name needs about 150 bytes for as
+/// long as the session exists.
 static ALL: LazyLock<Mutex<HashMap<&[u8], &Known>>> = LazyLock::new(Mutex::default);
 
 /// Returns the segment with this name if this session has used the segment.
@@ -54,13 +58,18 @@ fn find_another(name: &[u8]) -> Option<&'static Known> {
     Some(known)
 }
 
-/// Remembers the slot of a name after a number was taken from it.
-pub fn remember(name: &[u8], at: usize) -> &'static Known {
+/// Remembers the place of a name after a number was taken from it.
+pub fn remember(name: &[u8], place: Place) -> &'static Known {
+    let place = (place, place.slot());
     if let Some(known) = find(name) {
+        known.place.set(place);
         return known;
     }
-    let known: &Known =
-        Box::leak(Box::new(Known { name: name.into(), at, slot: slot(at), last: BackendLocal::default() }));
+    let known: &Known = Box::leak(Box::new(Known {
+        name: name.into(),
+        place: BackendLocal::new(Cell::new(place)),
+        last: BackendLocal::default(),
+    }));
     ALL.lock().insert(&known.name, known);
     CURRENT.set(Some(known));
     known

@@ -35,8 +35,8 @@ fn snowflake_segments_in_use() -> TableIterator<
     let segments = segments().or_report();
     let registry_problem = segments::registry_problem();
     let now_us = segments.registry_clock_us();
-    let rows = (0..segment_table::used()).map(move |at| {
-        let (record, slot) = (segment_table::record(at), segment_table::slot(at));
+    let records = (0..segment_table::used()).map(|at| (segment_table::record(at), segment_table::slot(at)));
+    let rows = records.filter(|(record, _)| !record.name().is_empty()).map(move |(record, slot)| {
         let standing = slot.segment.standing();
         // The position is NULL if the range is exhausted or its period has ended.
         let current =
@@ -66,7 +66,7 @@ fn snowflake_segments_in_use() -> TableIterator<
             (record.max_value > 0).then_some(record.max_value),
             current.filter(|range| range.ends_us != i64::MAX).map(|range| timestamptz(range.ends_us)),
             instant(record.taken_at_us),
-            standing.issued as i64,
+            slot.issued(&standing) as i64,
             slot.calls_waited.load(Ordering::Relaxed) as i64,
             registry_problem
                 .as_ref()

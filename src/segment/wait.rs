@@ -16,7 +16,7 @@ use crate::pg::encoding::utf8;
 use crate::pg::{clock, server};
 use crate::shared::memory;
 use crate::shared::segment_record::{LONGEST_NAME, Record};
-use crate::shared::segment_table::{find_or_assign, need, record_of, slot, want};
+use crate::shared::segment_table::{Place, find_or_assign, need, record_of, slot, want};
 use crate::shared::segments::{self, RegistryProblem, Segments, Trouble, segments};
 use crate::shared::wait::{Deadline, Watch};
 use crate::wait_event::WaitEvent;
@@ -25,29 +25,30 @@ use crate::wait_event::WaitEvent;
 /// over. After this time, calls fail immediately, so that waiting calls do not accumulate.
 const MAX_SILENCE: Duration = Duration::from_secs(2);
 
-/// Takes up to `n` numbers of a segment, and waits until at least one number is available. Returns the index of the
-/// segment's slot and the numbers.
-pub fn take(name: &[u8], n: NonZeroU64) -> Result<(usize, Taken), Error> {
-    with_numbers(name, |segments, at| {
-        let taken = slot(at).segment.take(|| segments.registry_clock_us(), n).ok()?;
+/// Takes up to `n` numbers of a segment, and waits until at least one number is available. Returns the place of the
+/// segment and the numbers.
+pub fn take(name: &[u8], n: NonZeroU64) -> Result<(Place, Taken), Error> {
+    with_numbers(name, |segments, place| {
+        let taken = place.take(place.slot(), || segments.registry_clock_us(), n).ok()?;
         if taken.is_next_wanted {
-            need(at);
+            need(place.at);
             segments.request_worker();
         }
-        Some((at, taken))
+        Some((place, taken))
     })
 }
 
 /// Waits until this server holds numbers of a segment.
 pub fn prefetch(name: &[u8]) -> Result<(), Error> {
-    with_numbers(name, |segments, at| {
-        slot(at).segment.standing().is_usable(segments.registry_clock_us()).then_some(())
+    with_numbers(name, |segments, place| {
+        let is_usable = place.slot().segment.standing().is_usable(segments.registry_clock_us());
+        (is_usable && place.is_current()).then_some(())
     })
 }
 
-/// Calls the closure `attempt` with the index of the segment's slot until the closure returns a result. Requests
-/// numbers and waits for them after each attempt without a result.
-fn with_numbers<T>(name: &[u8], attempt: impl Fn(&Segments, usize) -> Option<T>) -> Result<T, Error> {
+/// Calls the closure `attempt` with the place of the segment until the closure returns a result. Requests numbers and
+/// waits for them after each attempt without a result.
+fn with_numbers<T>(name: &[u8], attempt: impl Fn(&Segments, Place) -> Option<T>) -> Result<T, Error> {
     let segments = segments()?;
     if server::is_in_recovery() {
         return Err(Error::SegmentsInRecovery);
@@ -55,16 +56,14 @@ fn with_numbers<T>(name: &[u8], attempt: impl Fn(&Segments, usize) -> Option<T>)
     let text = checked_name(name)?;
     let mut waiting = Waiting::new(segments, &text);
     loop {
-        let at = find_or_assign(&text)?;
-        if let Some(result) = attempt(segments, at) {
-            // The slot may have been reassigned to another name in the meantime. In this case, the numbers are lost.
-            // Otherwise, the slot keeps its name from now on.
-            if record_of(at, &text).is_some() {
-                return Ok(result);
-            }
-            continue;
+        let place = find_or_assign(&text)?;
+        if let Some(result) = attempt(segments, place) {
+            return Ok(result);
         }
-        waiting.ask(at)?;
+        // Otherwise the slot was assigned to another name meanwhile.
+        if place.is_current() {
+            waiting.ask(place.at)?;
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod bad_names;
 mod driver;
+mod dropped;
 mod failure;
 mod known;
 mod periods;

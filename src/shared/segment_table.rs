@@ -4,17 +4,20 @@
 //! and the record, which says to which name the slot belongs. A hash table finds the slot of a name. All its buckets,
 //! chains and records are read under the shared lock and changed under the exclusive lock.
 //!
-//! Once a slot has had a number, it keeps its name until the server is restarted, so backends may cache the slot. The
-//! slot of a name that the registry does not know may be assigned to another name.
+//! A slot keeps the name of a segment that exists until the server is restarted. The slot of another name, for example of a
+//! segment that was dropped, may be assigned to a new name. Backends cache a slot as a [`Place`], with which they take no
+//! numbers of a later name.
 
 use std::cell::UnsafeCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use pgrx::lwlock::{PgLwLockExclusiveGuard, PgLwLockShareGuard};
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 use snowflake_id_core::Segment;
 use snowflake_id_core::clocks::SinceBoot;
+use snowflake_id_core::segment::{Dry, Standing, Taken};
 use snowflake_id_core::segment_answer::SegmentState;
 
 use super::array::SharedArray;
@@ -37,6 +40,33 @@ pub struct Slot {
     wanted_at_us: AtomicI64,
     /// The number of calls that have waited. Relaxed: the number is used only for statistics.
     pub calls_waited: AtomicU64,
+    /// The count of numbers that were issued under earlier names. Relaxed, as above.
+    issued_before: AtomicU64,
+}
+
+/// The slot of a name, as long as it belongs to this name.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The index of the slot.
+    pub at: usize,
+    tenure: u64,
+}
+
+impl Place {
+    pub fn slot(self) -> &'static Slot {
+        slot(self.at)
+    }
+
+    /// Takes numbers of the name. See [`Segment::take_in`].
+    #[inline]
+    pub fn take(self, slot: &Slot, clock: impl Fn() -> i64, n: NonZeroU64) -> Result<Taken, Dry> {
+        slot.segment.take_in(self.tenure, clock, n)
+    }
+
+    /// Returns whether the slot still belongs to the name.
+    pub fn is_current(self) -> bool {
+        self.slot().segment.tenure() == self.tenure
+    }
 }
 
 impl Slot {
@@ -44,6 +74,35 @@ impl Slot {
     fn is_idle(&self) -> bool {
         let wanted_at = SinceBoot::from_us(self.wanted_at_us.load(Ordering::Relaxed));
         clock::since_boot().us_since(wanted_at) > IDLE_AFTER_US
+    }
+
+    /// Returns the count of numbers that calls have taken since the slot was assigned to its name.
+    pub fn issued(&self, standing: &Standing) -> u64 {
+        standing.issued.saturating_sub(self.issued_before.load(Ordering::Relaxed))
+    }
+}
+
+/// What is lost when a slot is assigned to another name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    Nothing,
+    /// Numbers of a segment that does not exist any more.
+    Numbers,
+}
+
+/// Returns whether a slot may be assigned to another name, and what is lost.
+fn loss(record: &Record, slot: &Slot) -> Option<Loss> {
+    let is_empty = || slot.segment.standing().left == 0;
+    match record.state {
+        _ if record.name().is_empty() => Some(Loss::Nothing),
+        SegmentState::Unknown | SegmentState::Dropped if !is_empty() => Some(Loss::Numbers),
+        SegmentState::Unknown
+        | SegmentState::Dropped
+        | SegmentState::Lost
+        | SegmentState::Denied
+        | SegmentState::Invalid => is_empty().then_some(Loss::Nothing),
+        SegmentState::Asked => (slot.is_idle() && is_empty()).then_some(Loss::Nothing),
+        _ => None,
     }
 }
 
@@ -169,62 +228,111 @@ impl Exclusive {
         link
     }
 
-    /// Returns the index of a slot for a new name. A slot that was never assigned is preferred. Otherwise, a slot can
-    /// be reassigned if it has had no number, and if the registry does not know the name, rejects the name, or has not
-    /// answered about an idle name. The search continues after the slot that was reassigned last.
+    /// Returns the index of a slot for a new name. A slot that was never assigned is preferred, and then one without numbers.
+    /// The search continues after the slot that was reassigned last.
     fn room(&mut self) -> Option<usize> {
         if self.0.used < ENTRIES.get().len() {
             self.0.used += 1;
             return Some(self.0.used - 1);
         }
         let hand = self.0.hand;
-        let at = (hand..self.0.used).chain(0..hand).find(|&at| self.is_useless(at))?;
-        let former = *self.record(at);
-        self.link_to(former.name()).set(ENTRIES.get()[at].next.get());
+        let mut with_numbers = None;
+        let mut without = None;
+        for at in (hand..self.0.used).chain(0..hand) {
+            match loss(self.record(at), slot(at)) {
+                Some(Loss::Nothing) => {
+                    without = Some(at);
+                    break;
+                }
+                Some(Loss::Numbers) => with_numbers = with_numbers.or(Some(at)),
+                None => {}
+            }
+        }
+        let at = without.or(with_numbers)?;
+        self.vacate(at);
         self.0.hand = at + 1;
         Some(at)
     }
 
-    fn is_useless(&mut self, at: usize) -> bool {
+    /// Takes the slot from its name, if it has one.
+    fn vacate(&mut self, at: usize) {
+        // The chain is followed by the names of its records.
+        let former = *self.record(at);
+        if !former.name().is_empty() {
+            self.link_to(former.name()).set(ENTRIES.get()[at].next.get());
+        }
+        *self.record(at) = Record::default();
+    }
+
+    /// Begins the next tenure of a slot, in which its numbers are lost. The exclusive lock excludes the worker, which
+    /// publishes ranges under the shared lock.
+    fn begin(&mut self, at: usize) {
         let slot = slot(at);
-        let is_unknown = match self.record(at).state {
-            SegmentState::Unknown
-            | SegmentState::Dropped
-            | SegmentState::Lost
-            | SegmentState::Denied
-            | SegmentState::Invalid => true,
-            SegmentState::Asked => slot.is_idle(),
-            _ => false,
-        };
-        is_unknown && slot.segment.standing().is_unused()
+        slot.segment.begin_tenure();
+        slot.issued_before.store(slot.segment.standing().issued, Ordering::Relaxed);
+        slot.calls_waited.store(0, Ordering::Relaxed);
     }
 }
 
-/// Returns the index of the slot of a name. A name without a slot is assigned a slot. Another name can take over the
-/// slot until a number is taken from the slot: see [`record_of`].
-pub fn find_or_assign(name: &str) -> Result<usize, Error> {
-    if let Some(at) = share().find(name) {
-        return Ok(at);
+/// Returns the place of a name. A name without a slot is assigned a slot.
+pub fn find_or_assign(name: &str) -> Result<Place, Error> {
+    // The lock keeps the tenure.
+    let place = |at: usize| Place { at, tenure: slot(at).segment.tenure() };
+    {
+        let table = share();
+        if let Some(at) = table.find(name) {
+            return Ok(place(at));
+        }
     }
     let mut table = Exclusive(HEAD.exclusive());
     if let Some(at) = table.link_to(name).get() {
-        return Ok(at);
+        return Ok(place(at));
     }
     let most = ENTRIES.get().len();
     let full = Error::TooManySegments { most, can_have_more: config::can_have_more_segments() };
     let at = table.room().ok_or(full)?;
     *table.record(at) = Record::of(name);
-    let slot = slot(at);
-    slot.calls_waited.store(0, Ordering::Relaxed);
-    slot.wanted_at_us.store(clock::since_boot().as_us(), Ordering::Relaxed);
+    table.begin(at);
+    slot(at).wanted_at_us.store(clock::since_boot().as_us(), Ordering::Relaxed);
     ENTRIES.get()[at].next.set(None);
     table.link_to(name).set(Some(at));
-    Ok(at)
+    Ok(place(at))
+}
+
+/// Takes the slot from a name whose segment does not exist any more. Numbers that are left are lost.
+pub fn release(at: usize, name: &str) {
+    let mut table = Exclusive(HEAD.exclusive());
+    if table.record(at).name() == name {
+        table.vacate(at);
+        table.begin(at);
+    }
 }
 
 /// Returns the number of slots that were ever assigned.
 pub fn used() -> usize {
     share().0.used
+}
+
+/// Returns the number of slots that cannot be assigned to another name.
+pub fn occupied() -> usize {
+    let table = share();
+    (0..table.0.used).filter(|&at| loss(table.record(at), slot(at)).is_none()).count()
+}
+
+/// Returns whether four fifths of the slots cannot be assigned to another name.
+pub fn is_nearly_full() -> bool {
+    is_near(occupied(), ENTRIES.get().len())
+}
+
+/// Returns whether a number has reached four fifths of its maximum.
+pub fn is_near(count: usize, most: usize) -> bool {
+    count * 5 >= most * 4
+}
+
+/// Returns the slot of a name, and the state of its segment.
+pub fn state_of(name: &str) -> Option<(usize, SegmentState)> {
+    let table = share();
+    table.find(name).map(|at| (at, table.record(at).state))
 }
 
 /// Returns the record of a slot.
@@ -247,7 +355,7 @@ pub fn note(at: usize, name: &str, change: impl FnOnce(&mut Record)) {
 }
 
 /// Calls the closure `action` with the slot at this index if the slot belongs to this name. The slot cannot be
-/// reassigned meanwhile, because that requires the exclusive lock and a slot without ranges.
+/// reassigned meanwhile, because that requires the exclusive lock.
 pub fn with_slot_of<T>(at: usize, name: &str, action: impl FnOnce(&Slot) -> T) -> Option<T> {
     let table = share();
     (table.record(at).name() == name).then(|| action(slot(at)))

@@ -69,7 +69,8 @@ impl Worker {
         let range_file = self.range_file.as_mut().map_err(|problem| Failure::of_file(problem))?;
         range_file.note_again().map_err(|problem| Failure::of_file(&problem))?;
         let effect = self.round.report(range_file.records());
-        self.drive(effect, &[])
+        self.drive(effect, &[])?;
+        self.look_for_dropped()
     }
 
     fn next_report(&self) -> Instant {
@@ -135,7 +136,7 @@ impl Worker {
     }
 
     /// Calls the registry, local or remote, with the registry's tokens.
-    fn send(&mut self, take: &Take) -> Result<Answer, Option<Failure>> {
+    pub fn send(&mut self, take: &Take) -> Result<Answer, Option<Failure>> {
         let Answered { answer, registry_clock } = match self.is_local {
             true => self.ask_local(take)?,
             false => self.ask_remote(take)?,
@@ -144,6 +145,7 @@ impl Worker {
             if !answer.is_foreign {
                 self.segments.set_registry_clock(registry_clock);
                 self.clock = clock::offset();
+                self.note_existence(take, &answer);
             }
             let Answer { registry_id, server_started_us, .. } = answer;
             self.compare_rest(Origin { registry_id, server_started_us });

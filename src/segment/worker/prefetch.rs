@@ -20,9 +20,9 @@ impl Worker {
             let name = guessed_utf8(name.as_bytes());
             // A name for which there is no room is treated like any other name.
             let is_name = (1..=LONGEST_NAME).contains(&name.len());
-            if let Some(at) = is_name.then(|| segment_table::find_or_assign(&name).ok()).flatten() {
-                self.known.of(at, &name).is_prefetched = true;
-                segment_table::need(at);
+            if let Some(place) = is_name.then(|| segment_table::find_or_assign(&name).ok()).flatten() {
+                self.known.of(place.at, &name).is_prefetched = true;
+                segment_table::need(place.at);
             }
         }
         self.prefetched = list;

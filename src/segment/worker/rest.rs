@@ -71,8 +71,8 @@ impl Worker {
         let names = self.rest.iter().flat_map(Rest::names).map(str::to_owned).collect::<Vec<_>>();
         self.may_use_rest = true;
         for name in names {
-            if let Ok(at) = segment_table::find_or_assign(&name) {
-                self.publish_rest(at, &name);
+            if let Ok(place) = segment_table::find_or_assign(&name) {
+                self.publish_rest(place.at, &name);
             }
         }
     }

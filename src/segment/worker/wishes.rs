@@ -46,6 +46,9 @@ impl Worker {
                 continue;
             }
             let record = segment_table::record(at);
+            if record.name().is_empty() {
+                continue; // The slot was released.
+            }
             // The numbers that were left at the last stop are lower than those that the registry would grant now.
             self.publish_rest(at, record.name());
             let standing = slot.segment.standing();

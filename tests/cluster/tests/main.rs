@@ -161,6 +161,7 @@ mod segments {
     mod many_names;
     mod noted;
     mod numbers;
+    mod places;
     mod privileges;
     mod registries;
     mod rest;

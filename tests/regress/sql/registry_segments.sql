@@ -248,6 +248,12 @@ FROM (SELECT key_after AS tomorrow FROM snowflake_registry.key_after('day', toda
     jsonb_build_object('name', 'by day', 'period_key', tomorrow),
     jsonb_build_object('name', 'by day', 'period_key', tomorrow + 200),
     jsonb_build_object('name', 'by day', 'had_until', 42, 'period_key', today())))) AS t;
+-- The first serial may be 0.
+SELECT snowflake_registry.create_segment('from 0', period => 'year', digits => 1, start => 0, min_step => 4, max_step => 4);
+SELECT outcome, t.first - today('YYYY') * 10 AS serial, count FROM taken((SELECT jsonb_agg('{"name": "from 0"}'::jsonb) FROM generate_series(1, 4))) AS t;
+SELECT t.outcome, t.first % 10 AS serial, t.period_key - today('YYYY') AS key
+FROM snowflake_registry.take(request('[{"name": "from 0", "next": true}]', 'alpha')) AS t;
+SELECT state FROM snowflake_registry.segments WHERE name = 'from 0';
 -- Days, months and years as they are.
 SELECT zone, key, snowflake_registry.period_begins('day', zone, key) AT TIME ZONE 'UTC' AS begins,
        snowflake_registry.period_begins('day', zone, snowflake_registry.key_after('day', key))
@@ -259,12 +265,6 @@ SELECT period, key, snowflake_registry.key_after(period, key)
 FROM (VALUES ('day', 20261231::bigint), ('day', 20240228), ('day', 20230228), ('month', 202612), ('month', 202601), ('year', 2026)) AS period (period, key);
 -- An unknown time zone affects no other segment.
 UPDATE snowflake_registry.segment SET time_zone = 'Europe/Atlantis' WHERE name = 'by year';
--- The first serial may be 0.
-SELECT snowflake_registry.create_segment('from 0', period => 'year', digits => 1, start => 0, min_step => 4, max_step => 4);
-SELECT outcome, t.first - today('YYYY') * 10 AS serial, count FROM taken((SELECT jsonb_agg('{"name": "from 0"}'::jsonb) FROM generate_series(1, 4))) AS t;
-SELECT t.outcome, t.first % 10 AS serial, t.period_key - today('YYYY') AS key
-FROM snowflake_registry.take(request('[{"name": "from 0", "next": true}]', 'alpha')) AS t;
-SELECT state FROM snowflake_registry.segments WHERE name = 'from 0';
 SELECT request, name, outcome, detail FROM taken('[{"name": "by year"}, {"name": "moved"}]');
 UPDATE snowflake_registry.segment SET time_zone = 'UTC' WHERE name = 'by year';
 -- Dropped and created again: the same periods continue, other periods only above them.
