@@ -198,7 +198,11 @@ impl<'a> Scene<'a> {
             Place::Server | Place::ServerAlone => {
                 let cluster = self.cluster();
                 cluster.set_clock(0.0);
-                cluster.configure(&[("synchronous_standby_names", ""), ("max_worker_processes", "8")]);
+                cluster.configure(&[
+                    ("synchronous_standby_names", ""),
+                    ("max_worker_processes", "8"),
+                    ("snowflake_id.max_segments", "4096"),
+                ]);
                 cluster.try_to_stop("immediate");
                 let _ = cluster.try_to_start();
                 let watched = |mut client: Client| client.batch_execute("GRANT pg_monitor TO prometheus");

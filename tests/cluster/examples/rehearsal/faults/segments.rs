@@ -61,6 +61,16 @@ pub const FAULTS: &[Fault] = &[
         },
     ),
     Fault::new(
+        "too many segments are in use",
+        (
+            "If it uses all of them, calls for other segments fail with `too many segments are in use`",
+            RUNBOOKS,
+        ),
+        Place::Server,
+        &["SnowflakeIdManySegments", "SnowflakeIdWarning"],
+        too_many_segments_are_in_use,
+    ),
+    Fault::new(
         "the fleet may not take numbers",
         ("the server's role lacks a privilege in the registry", "reference/states.md"),
         Place::Registry,
@@ -91,6 +101,36 @@ fn the_fleet_may_not_take_numbers(scene: &Scene) {
         scene.act(format!("{}: {}", step.name, &problem[statements..]));
     }
     scene.over();
+}
+
+/// The maximum is small, so that a few segments reach it. Dropping some of them ends the alert.
+fn too_many_segments_are_in_use(scene: &Scene) {
+    const MAX: usize = 16;
+    let set_maximum = |max: usize| {
+        scene.cluster().configure(&[("snowflake_id.max_segments", &max.to_string())]);
+        scene.cluster().restart("fast");
+    };
+    set_maximum(MAX);
+    let names: Vec<String> = (0..MAX)
+        .map(|at| new_segment(scene, &format!("many {at}"), "min_step => 10, max_step => 10"))
+        .collect();
+    let mut client = scene.cluster().connect_to("shop");
+    let query = "SELECT snowflake_segment_nextval($1)";
+    // The clients use a segment as well.
+    let taken = names.iter().take_while(|name| client.query_one(query, &[name]).is_ok()).count();
+    assert!((MAX - 4..MAX).contains(&taken), "{taken}");
+    scene.act(format!("the server uses {taken} other segments, and snowflake_id.max_segments is {MAX}"));
+
+    let runbook = scene.alert("SnowflakeIdManySegments");
+    scene.alert("SnowflakeIdWarning");
+    let shown = scene.run(&runbook.step(1), &mut client);
+    assert_eq!(shown, [[MAX.to_string(), MAX.to_string()]]);
+    let mut registry = scene.site().registry_client();
+    for name in &names {
+        scene.run_with(&runbook.step(2), 0, &[name], &mut registry);
+    }
+    scene.over();
+    set_maximum(4096);
 }
 
 /// A name that no earlier fault has used.
