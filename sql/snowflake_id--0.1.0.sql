@@ -5259,13 +5259,14 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
         JOIN pg_type AS t ON t.oid = range.rngtypid
         JOIN pg_namespace AS n ON n.oid = t.typnamespace
     ),
+    -- ONLY keeps the defaults that children and partitions have themselves. A change of type includes the inherited columns.
     statement (is_domain, name, step, part, text) AS (
         SELECT true, d.name, 1, format('%s.%s', a.attrelid, a.attnum),
-               format('ALTER TABLE %I.%I ALTER COLUMN %I SET DEFAULT %s', n.nspname, c.relname, a.attname,
+               format('ALTER TABLE ONLY %I.%I ALTER COLUMN %I SET DEFAULT %s', n.nspname, c.relname, a.attname,
                       pg_get_expr(d.expression, 0))
         FROM in_domain AS d
         JOIN pg_attribute AS a ON a.atttypid = d.type AND NOT a.attisdropped AND NOT a.atthasdef
-        JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition
+        JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'f')
         JOIN pg_namespace AS n ON n.oid = c.relnamespace
         WHERE d.step = 1
         UNION ALL
@@ -5282,8 +5283,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                format('ALTER TABLE %I.%I ALTER COLUMN %I TYPE %s USING %3$I::text::%4$s', n.nspname, c.relname, a.attname,
                       CASE WHEN a.atttypid = r.type THEN 'int8range' ELSE 'int8multirange' END)
         FROM of_range AS r
-        JOIN pg_attribute AS a ON a.atttypid IN (r.type, r.multirange) AND NOT a.attisdropped
-        JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+        JOIN pg_attribute AS a ON a.atttypid IN (r.type, r.multirange) AND NOT a.attisdropped AND a.attinhcount = 0
+        JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p')
         JOIN pg_namespace AS n ON n.oid = c.relnamespace
         UNION ALL
         SELECT false, r.name, 2, '', format('DROP TYPE %s', r.name) FROM of_range AS r

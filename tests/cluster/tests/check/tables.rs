@@ -72,6 +72,23 @@ const CASES: &[Case] = &[
          DO $$ BEGIN ASSERT (SELECT snowflake_worker(id) = 1 AND other = 7 FROM orders); END $$;
          DROP TABLE orders; DROP DOMAIN order_id",
     ),
+    // Children and partitions keep their own defaults.
+    (
+        "CREATE DOMAIN number AS snowflake DEFAULT 7;
+         CREATE TABLE orders (id number, note text);
+         CREATE TABLE old_orders (id number DEFAULT 8) INHERITS (orders);
+         CREATE TABLE events (id number, day int) PARTITION BY LIST (day);
+         CREATE TABLE events_1 PARTITION OF events FOR VALUES IN (1);
+         CREATE TABLE events_2 PARTITION OF events (id DEFAULT 9) FOR VALUES IN (2)",
+        "domain public.number prevents pg_upgrade",
+        "INSERT INTO orders (note) VALUES ('tea'); INSERT INTO old_orders (note) VALUES ('tea');
+         INSERT INTO events (day) VALUES (1); INSERT INTO events_1 (day) VALUES (1); INSERT INTO events_2 (day) VALUES (2);
+         DO $$ BEGIN
+             ASSERT (SELECT array_agg(id ORDER BY id) = '{7,8}' FROM orders);
+             ASSERT (SELECT array_agg(id ORDER BY id) = '{7,7,9}' FROM events);
+         END $$;
+         DROP TABLE orders, old_orders, events; DROP DOMAIN number",
+    ),
     (
         "CREATE DOMAIN order_ids AS snowflake[] CHECK (VALUE[1] > 0)",
         "domain public.order_ids prevents pg_upgrade",
@@ -85,9 +102,12 @@ const CASES: &[Case] = &[
     (
         "CREATE TYPE ids AS RANGE (subtype = snowflake, multirange_type_name = ids_multirange);
          CREATE TABLE pages (ids ids, all_ids ids_multirange);
-         INSERT INTO pages VALUES ('[1,5)', '{[1,5)}')",
+         CREATE TABLE old_pages () INHERITS (pages);
+         CREATE TABLE lines (ids ids, day int) PARTITION BY LIST (day);
+         CREATE TABLE lines_1 PARTITION OF lines FOR VALUES IN (1);
+         INSERT INTO pages VALUES ('[1,5)', '{[1,5)}'); INSERT INTO old_pages VALUES ('[1,5)', '{[1,5)}')",
         "range type public.ids prevents pg_upgrade",
-        "DROP TABLE pages",
+        "DROP TABLE pages, old_pages, lines",
     ),
     (
         "CREATE TABLE orders (id bigint PRIMARY KEY);
