@@ -59,6 +59,7 @@ fn ids() {
             Ok(reservation) => generator.first_id(reservation).to_string(),
             Err(Stall::Ahead { .. }) => "too far ahead".into(),
             Err(Stall::Horizon) => "lease ended".into(),
+            Err(Stall::Exhausted) => "no ticks left".into(),
             other => format!("{other:?}"),
         };
         assert_eq!(computed, result, "{layout}, {last}, {from}, {until}, {clock}");
@@ -100,7 +101,7 @@ fn answered(round: &mut LeaseRound, changes: &Map<String, Value>) -> Effect {
     let (_, block) = page.split_once("```json\n").unwrap();
     let mut answer: Map<String, Value> = serde_json::from_str(block.split("```").next().unwrap()).unwrap();
     for (name, value) in changes {
-        // "256 x" stands for a long text.
+        // "8192 x" stands for a long text.
         let long = value.as_str().and_then(|text| text.strip_suffix(" x")).and_then(|n| n.parse().ok());
         answer.insert(name.clone(), long.map_or(value.clone(), |n: usize| "x".repeat(n).into()));
     }
