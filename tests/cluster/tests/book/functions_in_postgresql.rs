@@ -1,6 +1,6 @@
 //! The procedures of docs/how-to/from/functions-in-postgresql.md, each in a database of its own.
 
-use harness::examples::{blocks, run_block};
+use harness::examples::{block_at, blocks, run_block};
 use harness::*;
 
 const PAGE: &str = include_str!("../../../../docs/how-to/from/functions-in-postgresql.md");
@@ -11,6 +11,7 @@ const PGEDGE: &str = "
     CREATE FUNCTION snowflake.nextval(regclass) RETURNS bigint LANGUAGE sql AS 'SELECT 1 + nextval($1)';";
 
 /// In each section, the first block creates the table, the second sets the layout, and the third is run in a new session.
+/// Before, the sessions with the old layout are ended.
 #[test]
 fn procedures() {
     let server = Cluster::builder().worker(1).set("snowflake_id.max_wait", "1min").start();
@@ -26,7 +27,11 @@ fn procedures() {
         let [table, layout, steps] = blocks(section).collect::<Vec<_>>()[..] else { panic!("{section}") };
         run_block(&mut client, table);
         client.run(&layout.replace("DATABASE shop ", &format!("DATABASE {database} ")));
-        assert!(run_block(&mut server.connect_to(&database), steps) >= 2, "{section}");
+        assert_eq!(single::<String>(&mut client, "SHOW snowflake_id.layout"), "standard");
+        let mut session = server.connect_to(&database);
+        session.run(block_at(PAGE, "after ALTER DATABASE"));
+        eventually("the end of the old session", || client.simple_query("SELECT 1").is_err());
+        assert!(run_block(&mut session, steps) >= 2, "{section}");
     }
 }
 
