@@ -5238,19 +5238,38 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     ),
     -- Step 1 is the default of a domain, step 2 a constraint.
     of_domain AS (
-        SELECT t.oid AS type, 1 AS step, ''::name AS part, t.typdefaultbin AS expression
+        SELECT t.oid AS type, 1 AS step, ''::name AS part, t.typdefaultbin AS expression,
+               'pg_type'::regclass AS class, t.oid AS object
         FROM pg_type AS t WHERE t.typtype = 'd'
         UNION ALL
-        SELECT c.contypid, 2, c.conname, c.conbin
+        SELECT c.contypid, 2, c.conname, c.conbin, 'pg_constraint'::regclass, c.oid
         FROM pg_constraint AS c WHERE c.contypid <> 0 AND c.contype = 'c' AND c.convalidated
     ),
+    -- Functions whose bodies pg_upgrade parses before the domain is created.
+    called (class, object, function) AS (
+        SELECT d.classid, d.objid, d.refobjid
+        FROM of_domain JOIN pg_depend AS d ON d.classid = of_domain.class AND d.objid = of_domain.object
+        WHERE d.refclassid = 'pg_proc'::regclass
+        UNION
+        SELECT called.class, called.object, d.refobjid
+        FROM called JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = called.function
+        WHERE d.refclassid = 'pg_proc'::regclass
+    ),
+    searched AS (
+        SELECT of_domain.*, concat(expression, (
+                   SELECT string_agg(concat(p.prosqlbody, p.proargdefaults), '')
+                   FROM called JOIN pg_proc AS p ON p.oid = called.function
+                   WHERE called.class = of_domain.class AND called.object = of_domain.object
+               )) AS text
+        FROM of_domain WHERE expression IS NOT NULL
+    ),
     in_domain AS MATERIALIZED (
-        SELECT of_domain.*, format('%I.%I', n.nspname, t.typname) AS name
-        FROM pattern CROSS JOIN of_domain
-        JOIN pg_type AS t ON t.oid = of_domain.type
+        SELECT searched.*, format('%I.%I', n.nspname, t.typname) AS name
+        FROM pattern CROSS JOIN searched
+        JOIN pg_type AS t ON t.oid = searched.type
         JOIN pg_namespace AS n ON n.oid = t.typnamespace
-        WHERE of_domain.expression::text ~ pattern.converts
-          AND (of_domain.expression::text ~ pattern.mentions OR of_domain.type IN (SELECT type FROM derived))
+        WHERE searched.text ~ pattern.converts
+          AND (searched.text ~ pattern.mentions OR searched.type IN (SELECT type FROM derived))
     ),
     of_range AS MATERIALIZED (
         SELECT range.rngtypid AS type, range.rngmultitypid AS multirange, format('%I.%I', n.nspname, t.typname) AS name

@@ -100,6 +100,13 @@ const CASES: &[Case] = &[
         "DROP DOMAIN key",
     ),
     (
+        "CREATE FUNCTION is_new(snowflake) RETURNS boolean RETURN $1 > 5;
+         CREATE FUNCTION is_newest(snowflake) RETURNS boolean RETURN is_new($1);
+         CREATE DOMAIN order_id AS snowflake CHECK (is_newest(VALUE))",
+        "domain public.order_id prevents pg_upgrade",
+        "DROP DOMAIN order_id; DROP FUNCTION is_newest; DROP FUNCTION is_new",
+    ),
+    (
         "CREATE TYPE ids AS RANGE (subtype = snowflake, multirange_type_name = ids_multirange);
          CREATE TABLE pages (ids ids, all_ids ids_multirange);
          CREATE TABLE old_pages () INHERITS (pages);
