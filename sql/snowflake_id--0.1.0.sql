@@ -5312,7 +5312,9 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            CASE WHEN is_domain THEN 'The DEFAULT or a CHECK of the domain needs a cast of type snowflake. '
                 ELSE 'The range type needs a cast of type snowflake. ' END
            || 'pg_upgrade creates the type before the cast, and fails. pg_upgrade --check does not detect this.',
-           format('Before the upgrade, run: %s;', string_agg(text, '; ' ORDER BY step, part))
+           -- The change of a column's type can run a cast of the range's owner.
+           format(CASE WHEN is_domain THEN 'Before the upgrade, run: %s;'
+                  ELSE 'Before the upgrade, as the owner of the tables, run: %s;' END, string_agg(text, '; ' ORDER BY step, part))
     FROM statement
     GROUP BY is_domain, name
     ORDER BY is_domain DESC, name;
