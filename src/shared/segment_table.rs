@@ -319,6 +319,13 @@ pub fn occupied() -> usize {
     (0..table.0.used).filter(|&at| loss(table.record(at), slot(at)).is_none()).count()
 }
 
+/// Returns the name of a slot that cannot be assigned to another name.
+pub fn occupant(at: usize) -> Option<String> {
+    let table = share();
+    let record = table.record(at);
+    loss(record, slot(at)).is_none().then(|| record.name().to_owned())
+}
+
 /// Returns whether four fifths of the slots cannot be assigned to another name.
 pub fn is_nearly_full() -> bool {
     is_near(occupied(), ENTRIES.get().len())

@@ -23,11 +23,14 @@ impl Worker {
         let is_missing = |state| matches!(state, SegmentState::Dropped | SegmentState::Unknown);
         let Some((at, state)) = segment_table::state_of(name) else { return };
         if !is_missing(about.state) {
-            if about.state == SegmentState::Open && is_missing(state) {
+            if is_missing(state) && matches!(about.state, SegmentState::Open | SegmentState::Closed) {
                 // The segment was created again.
                 segment_table::note(at, name, |record| {
-                    record.state = SegmentState::Asked;
-                    record.set_detail(None);
+                    record.state = match about.state {
+                        SegmentState::Open => SegmentState::Asked,
+                        closed => closed,
+                    };
+                    record.set_detail(about.detail.as_deref());
                 });
             }
             return;
@@ -45,20 +48,28 @@ impl Worker {
         }
     }
 
-    /// Asks a registry in the server's own database whether the segments exist, if there is not much room for other names.
-    /// Other registries say so in their answers to reports.
+    /// Asks the registry whether the segments exist, if there is not much room for other names. Leaves out the names that
+    /// this server reports, because the answers to reports say so.
     ///
     /// # Errors
     /// Returns `Err(None)` if the process must stop.
     pub fn look_for_dropped(&mut self) -> Result<(), Option<Failure>> {
-        if !self.is_local || !segment_table::is_nearly_full() {
+        if !segment_table::is_nearly_full() {
             return Ok(());
         }
-        let names = (0..segment_table::used()).map(|at| segment_table::record(at).name().to_owned());
-        let names: Vec<_> = names.filter(|name| !name.is_empty()).collect();
+        let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
+        let reported = &range_file.records().segments;
+        let is_asked = |name: &String| self.is_local || !reported.contains_key(name);
+        let names = (0..segment_table::used()).filter_map(segment_table::occupant);
+        let names: Vec<_> = names.filter(is_asked).collect();
         for portion in names.chunks(MOST_REQUESTS) {
             let request = |name: &String| Request { name: name.clone(), report: true, ..Request::default() };
-            self.send(&Take { registry_id: None, requests: portion.iter().map(request).collect() })?;
+            let take = Take { registry_id: None, requests: portion.iter().map(request).collect() };
+            match self.send(&take) {
+                // One bad name must not keep the others.
+                Err(Some(failure)) if failure.is_of_statement => {}
+                sent => drop(sent?),
+            }
         }
         Ok(())
     }

@@ -146,19 +146,80 @@ fn no_name_gets_numbers_of_another() {
                 }
             });
         }
-        for round in 0..12 {
+        let _end = StopAtEnd(&stop);
+        let has_all = || {
+            let all = all.lock().unwrap();
+            (0..NAMES).all(|n| all.iter().any(|number| number / APART == n))
+        };
+        let mut round = 0;
+        // Which names find a place depends on the order of the calls.
+        eventually("numbers of all names", || {
             administer(&registry, &format!("drop_segment('s{}')", round % NAMES));
             wait_for_report(&registry);
             let gone = (round + NAMES - 3) % NAMES;
             if round >= 3 {
                 create(gone);
             }
-        }
-        stop.store(true, Ordering::Relaxed);
+            round += 1;
+            round >= 12 && has_all()
+        });
     });
     let all = all.into_inner().unwrap();
     println!("{} numbers, {} refused calls", all.len(), refused.into_inner().unwrap());
-    let names = |n: i64| all.iter().any(|number| number / APART == n);
-    assert!((0..NAMES).all(names));
     assert_distinct(&all);
+}
+
+/// A segment whose numbers other servers have used up is not among the names that this server reports.
+#[test]
+fn a_dropped_segment_that_granted_nothing_makes_room() {
+    let registry = registry();
+    administer(&registry, "create_segment('used up', max_value => 2)");
+    administer(&registry, "create_segment('other')");
+    let first = server_of(&registry).start();
+    some(&mut first.connect(), "used up", 2);
+    let server = server_of(&registry).set("snowflake_id.max_segments", 1).start();
+    let mut client = server.connect();
+    assert_eq!(refusal(&mut client, "used up").0, "2200H");
+    administer(&registry, "drop_segment('used up')");
+    assert_eq!(next_at_last(&mut client, "other"), 1);
+}
+
+/// A name that the registry's database cannot represent does not keep others from being freed.
+#[test]
+fn a_dropped_segment_makes_room_beside_a_bad_name() {
+    let server =
+        preloaded().set("snowflake_id.max_segments", 5).set("snowflake_id.database", "latin").start();
+    server.connect().run("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    let mut latin = server.connect_to("latin");
+    latin.run(
+        "CREATE EXTENSION snowflake_id_registry;
+         SELECT snowflake_registry.configure(renew_every => '200ms');
+         SELECT snowflake_registry.create_segment(name) FROM unnest('{a,b,c,d}'::text[]) AS name;
+         CREATE EXTENSION snowflake_id",
+    );
+    let mut client = server.connect();
+    for name in ["a", "b", "c", "d"] {
+        next(&mut client, name);
+    }
+    assert_eq!(refusal(&mut client, "заказ").0, "55000");
+    latin.run("SELECT snowflake_registry.drop_segment('a')");
+    eventually("the state", || segment_state(&mut client, "a") == "dropped");
+}
+
+/// A segment that was closed before it was dropped is closed when it is created again.
+#[test]
+fn a_closed_segment_that_was_created_again_is_shown() {
+    let registry = registry();
+    administer(&registry, "create_segment('a')");
+    let server = server_of(&registry).start();
+    let mut client = server.connect();
+    assert_eq!(next(&mut client, "a"), 1);
+    registry.connect().run("UPDATE snowflake_registry.segment SET closed_reason = 'a test'");
+    administer(&registry, "drop_segment('a')");
+    eventually("the state", || segment_state(&mut client, "a") == "dropped");
+    administer(&registry, "create_segment('a')");
+    wait_for_report(&registry);
+    wait_for_report(&registry);
+    assert_eq!(segment_state(&mut client, "a"), "closed");
+    assert_eq!(in_use(&server).0, 1);
 }
