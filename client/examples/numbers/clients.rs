@@ -21,7 +21,8 @@ impl Clients {
     pub fn read(path: &str) -> Result<Clients, String> {
         let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
         let mut names_of: HashMap<String, BTreeSet<String>> = HashMap::new();
-        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
+        let lines = text.lines().map(str::trim).enumerate();
+        for (at, line) in lines.filter(|(_, line)| !line.starts_with('#')) {
             let mut words = line.split_whitespace().map(String::from);
             let Some(token) = words.next() else { continue };
             let names: Vec<String> = words.collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, StatusCode};
@@ -23,13 +23,17 @@ impl Parameters {
     /// Reads the rest of a request.
     ///
     /// # Errors
-    /// Returns the status for a body that is too long, or that does not arrive.
+    /// Returns the status for a body that is too long, that does not arrive, or that is malformed.
     pub async fn read(request: Request<Incoming>) -> Result<Parameters, StatusCode> {
         let (head, body) = request.into_parts();
         // The body must be read in any case. Otherwise the connection cannot be used again.
         let body = timeout(TIME_TO_SEND, Limited::new(body, LONGEST_FORM).collect()).await;
         let body = body.map_err(|_| StatusCode::REQUEST_TIMEOUT)?;
-        let body = body.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?.to_bytes();
+        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+            true => StatusCode::PAYLOAD_TOO_LARGE,
+            false => StatusCode::BAD_REQUEST,
+        });
+        let body = body?.to_bytes();
         let is_form = text_of(&head.headers, CONTENT_TYPE.as_str())
             .is_some_and(|kind| kind.to_ascii_lowercase().starts_with("application/x-www-form-urlencoded"));
         let form = if is_form { body } else { Bytes::new() };

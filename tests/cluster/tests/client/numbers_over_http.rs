@@ -49,6 +49,8 @@ fn examples_of_the_page() {
         ("POST /tinyid/id/nextIdSimple?bizType=test&token=-", 403),
         ("POST /tinyid/id/nextIdSimple?bizType=test&token=", 403),
         ("POST /tinyid/id/nextSegmentId?bizType=test", 403),
+        // A comment grants nothing.
+        ("POST /tinyid/id/nextSegmentId?bizType=secret&token=%23", 403),
         (&format!("POST /tinyid/id/nextIdSimple?bizType=test&batchSize=0&{TOKEN}"), 400),
         (&format!("POST /tinyid/id/nextIdSimple?bizType=test&batchSize=-1&{TOKEN}"), 400),
         ("GET /", 404),
@@ -59,6 +61,14 @@ fn examples_of_the_page() {
     ] {
         assert_eq!(service.ask(request).unwrap().status, status, "{request}");
     }
+    // A form that is not a form.
+    let malformed = send_body(
+        &service.address,
+        "POST /tinyid/id/nextSegmentId",
+        "Transfer-Encoding: chunked\r\n",
+        "?\r\n",
+    );
+    assert_eq!(malformed.unwrap().status, 400);
     // No request that was refused has taken a number.
     assert_eq!(service.ask("GET /api/segment/get/orders").unwrap().text, "3");
     let simple = format!("GET /tinyid/id/nextIdSimple?bizType=test&batchSize=&{TOKEN}");
@@ -194,7 +204,7 @@ impl Service {
     fn start(fleet: &Fleet, address: &str) -> Service {
         let directory = tempfile::tempdir().unwrap();
         let clients = directory.path().join("clients.txt");
-        let lines: Vec<&str> = block("text").chain(["- a/b"]).collect();
+        let lines: Vec<&str> = block("text").chain(["- a/b", "  # secret"]).collect();
         fs::write(&clients, lines.join("\n")).unwrap();
         let mut command = Command::new(program());
         command.arg(address).arg(clients).arg("leaf").stdout(Stdio::piped()).stderr(Stdio::null());
@@ -267,12 +277,16 @@ fn ask(address: &str, request: &str) -> io::Result<Response> {
 
 /// Sends a request with these lines of its head, and with this form. No response may be stored.
 fn send(address: &str, request: &str, header: &str, form: &str) -> io::Result<Response> {
+    send_body(address, request, &format!("{header}Content-Length: {}\r\n", form.len()), form)
+}
+
+/// The same, with the line that says how long the body is.
+fn send_body(address: &str, request: &str, header: &str, body: &str) -> io::Result<Response> {
     let mut connection = TcpStream::connect(address)?;
     write!(
         connection,
         "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\
-         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
-        form.len()
+         Content-Type: application/x-www-form-urlencoded\r\n\r\n{body}"
     )?;
     let mut response = String::new();
     connection.read_to_string(&mut response)?;
