@@ -8,6 +8,9 @@ use super::failure::Failure;
 use super::state::Worker;
 use crate::shared::segment_table;
 
+/// The maximum number of names about which one report asks. Meanwhile, the worker serves no calls.
+const MOST_ASKED: usize = 1024;
+
 impl Worker {
     /// Notes what the answer to reports says about the existence of segments. A slot without numbers is released at once.
     /// A slot with numbers is assigned to another name only if there is no other room.
@@ -49,7 +52,8 @@ impl Worker {
     }
 
     /// Asks the registry whether the segments exist, if there is not much room for other names. Leaves out the names that
-    /// this server reports, because the answers to reports say so.
+    /// this server reports, because the answers to reports say so. If there are many names, each call asks about some of
+    /// them in turn.
     ///
     /// # Errors
     /// Returns `Err(None)` if the process must stop.
@@ -60,8 +64,12 @@ impl Worker {
         let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
         let reported = &range_file.records().segments;
         let is_asked = |name: &String| self.is_local || !reported.contains_key(name);
-        let names = (0..segment_table::used()).filter_map(segment_table::occupant);
-        let names: Vec<_> = names.filter(is_asked).collect();
+        let from = self.look_from;
+        let (names, ends): (Vec<_>, Vec<_>) = (from..segment_table::used())
+            .filter_map(|at| Some((segment_table::occupant(at).filter(is_asked)?, at + 1)))
+            .take(MOST_ASKED)
+            .unzip();
+        self.look_from = ends.last().copied().filter(|_| ends.len() == MOST_ASKED).unwrap_or(0);
         for portion in names.chunks(MOST_REQUESTS) {
             let request = |name: &String| Request { name: name.clone(), report: true, ..Request::default() };
             let take = Take { registry_id: None, requests: portion.iter().map(request).collect() };

@@ -53,6 +53,8 @@ pub struct Worker {
     pub has_periods: bool,
     /// The time at which the worker considers all slots again.
     pub sweep_at: Instant,
+    /// The slot at which the search for dropped segments continues.
+    pub look_from: usize,
     failures: Failures,
     logged: Logged,
 }
@@ -70,6 +72,7 @@ impl Worker {
             has_periods: (0..segment_table::used())
                 .any(|at| ends_us(at).is_some_and(|end| end != NEVER_ENDS)),
             sweep_at: Instant::now(),
+            look_from: 0,
             connection: RegistryConnection::default(),
             registry: config::registry(),
             round: NumberRound::new(if is_local { Holder::ServerOfRegistry } else { Holder::Server }),

@@ -53,6 +53,27 @@ fn all_names_are_reported_after_a_start_of_the_registry() {
     eventually("all reports", || single::<i64>(&mut client, asked) > NAMES.into());
 }
 
+/// The registry's own server, which reports no names, asks about some of very many names in turn.
+#[test]
+fn many_segments_that_were_dropped_here_make_room() {
+    const NAMES: u32 = 1_100;
+    let server = single_server().set("snowflake_id.max_segments", NAMES as i32).start();
+    create_numbered(&server, NAMES);
+    let mut client = server.connect();
+    client.run("CREATE TABLE taken (name int, number bigint)");
+    take_of_all(&server, NAMES - 1);
+    // The next reply tells the server the interval of reports, which delay the first calls.
+    administer(&server, "configure(renew_every => '200ms')");
+    next(&mut client, &format!("segment number {NAMES}"));
+    let dropped = [1, NAMES].map(|n| format!("segment number {n}"));
+    for name in &dropped {
+        administer(&server, &format!("drop_segment('{name}')"));
+    }
+    for name in &dropped {
+        eventually("the state", || segment_state(&mut client, name) == "dropped");
+    }
+}
+
 #[test]
 fn a_server_with_thousands_of_names() {
     let names = names();
