@@ -61,7 +61,8 @@ impl Service {
             let has_lease = self.gives_ids.then(|| self.client.identity().is_some());
             return response(StatusCode::OK, "text/plain; version=0.0.4", self.metrics.text(has_lease));
         }
-        let Some((path, name)) = Path::of(request.uri().path()) else {
+        let path = Path::of(request.uri().path()).filter(|(path, _)| self.gives_ids || *path != Path::Id);
+        let Some((path, name)) = path else {
             return response(StatusCode::NOT_FOUND, "text/plain", "no such path\n".into());
         };
         let (status, text) = match Parameters::read(request).await {

@@ -91,6 +91,17 @@ fn examples_of_the_page() {
     end_cleanly(&fleet, service);
 }
 
+/// Without a layout, there are no IDs and no worker ID.
+#[test]
+fn without_a_layout() {
+    let fleet = with_segments_of_page();
+    let service = Service::start_with(&fleet, "127.0.0.1:0", &[]);
+    assert_eq!(service.ask("GET /api/segment/get/orders").unwrap().text, "1");
+    assert_eq!(service.ask("GET /api/snowflake/get/orders").unwrap().status, 404);
+    assert!(!service.ask("GET /metrics").unwrap().text.contains("has_lease"));
+    service.end();
+}
+
 /// Four clients take numbers on all paths while the registry crashes, and while the service is stopped and started. No
 /// number is repeated.
 #[test]
@@ -202,12 +213,17 @@ struct Service {
 impl Service {
     /// Starts the service with the file of the page.
     fn start(fleet: &Fleet, address: &str) -> Service {
+        Service::start_with(fleet, address, &["leaf"])
+    }
+
+    /// The same, with this layout or none.
+    fn start_with(fleet: &Fleet, address: &str, layout: &[&str]) -> Service {
         let directory = tempfile::tempdir().unwrap();
         let clients = directory.path().join("clients.txt");
         let lines: Vec<&str> = block("text").chain(["- a/b", "  # secret"]).collect();
         fs::write(&clients, lines.join("\n")).unwrap();
         let mut command = Command::new(program());
-        command.arg(address).arg(clients).arg("leaf").stdout(Stdio::piped()).stderr(Stdio::null());
+        command.arg(address).arg(clients).args(layout).stdout(Stdio::piped()).stderr(Stdio::null());
         command.env("REGISTRY", fleet.registry.connection_string("number_service"));
         let mut process = command.spawn().unwrap();
         let mut line = String::new();
