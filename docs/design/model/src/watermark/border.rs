@@ -43,7 +43,9 @@ pub fn watermark(counter: u8, identity_from: Option<(u8, u8)>) -> u8 {
 impl Line {
     fn marks(&self) -> Marks {
         let marks = Marks::default();
-        self.0.iter().for_each(|&(slot, word)| marks.set(slot.into(), &Slot::new(word.into(), u64::MAX)));
+        for &(slot, word) in &self.0 {
+            marks.set(slot.into(), &Slot::new(word.into(), u64::MAX));
+        }
         marks
     }
 
