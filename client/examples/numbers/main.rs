@@ -18,6 +18,7 @@ mod service;
 use std::convert::Infallible;
 use std::env;
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,15 +27,21 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use snowflake_id_client::{Client, Options};
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::clients::Clients;
 use crate::service::Service;
 
+/// The maximum number of open connections. More clients wait in the queue of the listening socket.
+const MAX_CONNECTIONS: usize = 500;
 /// The time in which a client must send the head of its next request. Then its connection is closed.
 const TIME_TO_ASK: Duration = Duration::from_secs(60);
+/// The time in which a client must receive a part of a response. Then its connection is closed.
+const TIME_TO_READ: Duration = Duration::from_secs(10);
 /// The time for requests that have been received before the end of the service.
 const TIME_TO_END: Duration = Duration::from_secs(10);
 
@@ -62,11 +69,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let service = Arc::new(Service::new(client.clone(), gives_ids, clients));
     let open = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let [terminated, interrupted] = &mut ends;
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => serve(stream, service.clone(), &open),
+            accepted = accept(&listener, &places) => match accepted {
+                Ok((stream, place)) => serve(stream, place, service.clone(), &open),
                 Err(error) => {
                     // Usually there are too many open files.
                     eprintln!("a connection could not be accepted: {error}");
@@ -84,10 +92,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Serves a connection in a task of its own.
-fn serve(stream: TcpStream, service: Arc<Service>, open: &GracefulShutdown) {
+/// Accepts a connection when there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let place = places.clone().acquire_owned().await.expect("bug: nobody closes the semaphore");
+    let (stream, _) = listener.accept().await?;
     // Responses are short. Without this option, the system may hold them back.
-    let _ = stream.set_nodelay(true);
+    stream.set_nodelay(true)?;
+    // Also ends the connection of a client that sends acknowledgments, but does not read.
+    SockRef::from(&stream).set_tcp_user_timeout(Some(TIME_TO_READ))?;
+    Ok((stream, place))
+}
+
+/// Serves a connection in a task of its own, and then gives its place back.
+fn serve(stream: TcpStream, place: OwnedSemaphorePermit, service: Arc<Service>, open: &GracefulShutdown) {
     let answer = service_fn(move |request| {
         let service = service.clone();
         async move { Ok::<_, Infallible>(service.answer(request).await) }
@@ -101,5 +121,6 @@ fn serve(stream: TcpStream, service: Arc<Service>, open: &GracefulShutdown) {
     tokio::spawn(async move {
         // A client that goes away is no problem of the service.
         let _ = connection.await;
+        drop(place);
     });
 }

@@ -111,6 +111,7 @@ fn numbers_do_not_repeat() {
     administer(&fleet.registry, "alter_segment('test_odd', max_step => 1000)");
     let service = Service::start(&fleet, "127.0.0.1:0");
     let address = service.address.clone();
+    a_client_that_never_reads_is_closed(&address);
     let taken = AtomicUsize::new(0);
     let client = |stop: &AtomicBool| {
         let mut mine = Vec::new();
@@ -151,6 +152,16 @@ fn numbers_do_not_repeat() {
     let all = all.concat();
     assert!(all.iter().all(|number| number % 2 == 1));
     assert_distinct(&all);
+}
+
+/// The service closes the connection of a client that requests more than the buffers of both ends hold, and reads nothing.
+fn a_client_that_never_reads_is_closed(address: &str) {
+    let mut connection = TcpStream::connect(address).unwrap();
+    let request = format!(
+        "GET /tinyid/id/nextIdSimple?bizType=test_odd&batchSize=100000&{TOKEN} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    );
+    connection.write_all(request.repeat(40).as_bytes()).unwrap();
+    eventually("the end of the connection", || connection.write_all(b"\r\n").is_err());
 }
 
 /// After SIGTERM, the service answers the request that it has received, and releases its worker ID.
