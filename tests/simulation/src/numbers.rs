@@ -111,7 +111,7 @@ impl Server {
     fn begin_round(&mut self, at: usize) {
         let Some(running) = &mut self.running else { return };
         let standing = running.shared.segments[at].standing();
-        let is_wanted = standing.is_unused() || standing.left == 0 || standing.is_next_wanted;
+        let is_wanted = standing.left == 0 || standing.is_next_wanted;
         let worker = &mut running.numbers;
         worker.at = at;
         let name = at.to_string();
