@@ -150,9 +150,7 @@ mod python {
         let cluster = Cluster::builder().worker(1).start();
         cluster.connect().run("CREATE DATABASE shop");
         cluster.connect_to("shop").run("CREATE EXTENSION snowflake_id");
-        let mut command = command(program);
-        command.env("PGHOST", cluster.host()).env("PGUSER", "test").env("PGDATABASE", "shop");
-        String::from_utf8(successful(&mut command).stdout).unwrap()
+        output(program, cluster.host().to_str().unwrap(), "shop")
     }
 }
 
