@@ -312,8 +312,11 @@ fn giving_up_the_registry() {
             leave(Way::AsWritten, server, spare);
             assert_eq!(worker_from(server, "settings"), spare);
         }
-        set_clocks(servers.iter().chain([&registry]), AFTER_THE_LEASE);
         let mut client = registry.connect();
+        // A request that a server sent before it left would get a lease that ends after the new time.
+        let sessions = "SELECT count(*) FROM pg_stat_activity WHERE usename LIKE 's_'";
+        eventually("the last requests", || single::<i64>(&mut client, sessions) == 0);
+        set_clocks(servers.iter().chain([&registry]), AFTER_THE_LEASE);
         let live = "SELECT live_leases FROM snowflake_registry.status";
         eventually("the ends of all leases", || single::<i64>(&mut client, live) == 0);
         run_block(&mut client, block_at(PAGE, "on the registry: end"));
