@@ -128,9 +128,8 @@ fn all_worker_ids_are_taken(scene: &Scene) {
     assert!(shown.iter().any(|row| row[0] == worker.to_string() && row[1] == "held"), "{shown:?}");
     let ended = scene.alert("SnowflakeIdLeaseEnded");
     scene.wait_for_status(&joining.cluster, "registry_state = 'all taken'");
-    let step = ended.step(3);
-    step.says("If the state is `all taken`");
-    scene.run_with(&step, 0, &[&last.to_string()], &mut client);
+    ended.step(4).says("[SnowflakeRegistryFewWorkerIds](#snowflakeregistryfewworkerids)");
+    scene.run_with(&few.step(2), 0, &[&last.to_string()], &mut client);
     leased_worker(&joining.cluster);
     scene.act("the server has a worker ID, and is stopped");
     client

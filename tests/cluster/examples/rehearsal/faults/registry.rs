@@ -231,7 +231,7 @@ fn the_registry_is_set_back(scene: &Scene) {
     scene.alert("SnowflakeRegistrySegmentClosed").step(1).says("runbook of SnowflakeIdSegmentClosed");
     let closed = scene.alert("SnowflakeIdSegmentClosed");
     let shown = scene.run(&closed.step(1), &mut client);
-    closed.step(4).says("find the highest number of this segment in your tables, on all servers");
+    closed.step(5).says("find the highest number of this segment in your tables, on all servers");
     for row in &shown {
         let next = next_value(scene, &mut client, &row[0]).to_string();
         scene.act(format!("{}: the highest number, and those that servers hold", closed.step(5).name));
@@ -244,7 +244,7 @@ fn the_registry_is_set_back(scene: &Scene) {
     scene.over();
 }
 
-/// Steps 4 and 5: the highest number in all tables, and `2 * max_step * increment` for each server.
+/// Step 5: the highest number in all tables, and `2 * max_step * increment` for each server.
 fn next_value(scene: &Scene, registry: &mut Client, segment: &str) -> i64 {
     let step: i64 = single(
         registry,

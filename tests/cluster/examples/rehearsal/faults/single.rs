@@ -98,7 +98,7 @@ pub const FAULTS: &[Fault] = &[
             let runbook = scene.alert("SnowflakeIdWarning");
             let warning: String = single(&mut client, "SELECT warning FROM snowflake_status");
             scene.act(format!("{}: {warning}", runbook.step(1).name));
-            scene.follow(&runbook.step(2), "Make a superuser the owner", || {
+            scene.follow(&runbook.step(3), "Make a superuser the owner", || {
                 client.run("ALTER DATABASE postgres OWNER TO CURRENT_USER");
             });
             scene.over();
