@@ -24,31 +24,34 @@ impl Worker {
 
     fn note_existence_of(&mut self, name: &str, about: &About) {
         let is_missing = |state| matches!(state, SegmentState::Dropped | SegmentState::Unknown);
-        let Some((at, state)) = segment_table::state_of(name) else { return };
-        if !is_missing(about.state) {
-            if is_missing(state) && matches!(about.state, SegmentState::Open | SegmentState::Closed) {
-                // The segment was created again.
-                segment_table::note(at, name, |record| {
-                    record.state = match about.state {
-                        SegmentState::Open => SegmentState::Asked,
-                        closed => closed,
-                    };
-                    record.set_detail(about.detail.as_deref());
-                });
+        let Some((at, noted)) = segment_table::state_of(name) else { return };
+        let state = match about.state {
+            missing if is_missing(missing) => {
+                if !self.is_in_use(at, name) {
+                    return segment_table::release(at, name);
+                }
+                missing
             }
-            return;
-        }
-        let now_us = self.segments.registry_clock_us();
-        let known = self.known.of(at, name);
-        let is_in_use = known.held.is_some() || known.is_prefetched;
-        if !is_in_use && !segment_table::slot(at).segment.standing().is_usable(now_us) {
-            segment_table::release(at, name);
-        } else if state != about.state {
+            // The segment was created again.
+            SegmentState::Open if is_missing(noted) => SegmentState::Asked,
+            SegmentState::Closed if is_missing(noted) => SegmentState::Closed,
+            _ => return,
+        };
+        if state != noted {
             segment_table::note(at, name, |record| {
-                record.state = about.state;
+                record.state = state;
                 record.set_detail(about.detail.as_deref());
             });
         }
+    }
+
+    /// Returns whether this server has numbers of a segment, or is to have some before they are needed.
+    fn is_in_use(&mut self, at: usize, name: &str) -> bool {
+        let known = self.known.of(at, name);
+        let now_us = self.segments.registry_clock_us();
+        known.held.is_some()
+            || known.is_prefetched
+            || segment_table::slot(at).segment.standing().is_usable(now_us)
     }
 
     /// Asks the registry whether the segments exist, if there is not much room for other names. Leaves out the names that
