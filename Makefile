@@ -11,7 +11,7 @@
 #   make soak            tests crashes and clock steps in many rounds            (ROUNDS=200)
 #   make fleet-patroni   tests a registry and a shard under Patroni, with failovers under load
 #   make citus           tests distributed tables on a cluster of Citus              (PG_CONFIG=.. names a PostgreSQL with Citus)
-#   make clients         runs the programs of docs/how-to/clients-*.md against a temporary server
+#   make clients         runs the programs of docs/apps against a temporary server
 #   make test-monitoring tests the alerts, and the metrics of a fleet in Prometheus
 #   make rehearsal       runs a fleet from the package for an hour, breaks it once a minute, and follows the runbooks   (MINUTES=60, SEED=..)
 #   make verify          checks all states of the models of the protocols
@@ -20,7 +20,7 @@
 #   make adoptions       converts the tables of random schemas, and compares everything before and after      (SECONDS=60, SEED=.. BASE=..)
 #   make fuzz            feeds random input to everything that parses input  (SECONDS=60, TARGET=layout_text)
 #   make bench           runs the benchmark, and prints Markdown tables          (TABLES="throughput latency")
-#   make figures         runs the benchmark, and updates docs/figures and docs/explanation/costs.md
+#   make figures         runs the benchmark, and updates docs/figures and docs/concepts/performance.md
 #   make instructions    counts the instructions for one ID, and compares the counts with the recorded counts    (RECORD=1 records the counts)
 #   make pictures        draws the pictures of the book from the CSV files in docs/figures
 #   make book            builds the book in target/book, and checks links, contrast and widths

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the programs of docs/how-to/clients-*.md need below target/clients, in the versions that tests/clients
+# Installs what the programs of docs/apps need below target/clients, in the versions that tests/clients
 # pins. Called by scripts/test.sh, which then runs the programs. Writes the languages that it could install to
 # target/clients/languages.
 set -euo pipefail

@@ -13,5 +13,5 @@ readonly rules='{extends: default, rules: {line-length: {max: 130}, document-sta
 "$bin/check-jsonschema" --builtin-schema vendor.github-workflows .github/workflows/*.yml
 "$bin/zizmor" --offline --no-progress .github/workflows
 
-awk '/^```yaml$/ { print "---"; on = 1; next } /^```$/ { on = 0 } on' docs/how-to/packages.md docs/how-to/kubernetes.md |
+awk '/^```yaml$/ { print "---"; on = 1; next } /^```$/ { on = 0 } on' docs/run/install.md docs/run/platforms.md |
     "$bin/yamllint" --strict --config-data "$rules" -

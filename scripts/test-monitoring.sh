@@ -20,7 +20,7 @@ export SNOWFLAKE_ID_PROMETHEUS=$unpacked/root/usr/bin
 
 # The command with which users set where their runbooks are, at the top of the file and on the page.
 set_runbooks=$(sed -n 's/^# *\(sed .*\) alerts\.yml > .*/\1/p' monitoring/alerts.yml)
-grep -qF "$set_runbooks alerts.yml" docs/how-to/monitoring.md
+grep -qF "$set_runbooks alerts.yml" docs/run/monitoring.md
 eval "$set_runbooks" <monitoring/alerts.yml >target/monitoring-alerts.yml
 "$SNOWFLAKE_ID_PROMETHEUS/promtool" check rules target/monitoring-alerts.yml
 diff <(grep -c "alert: " monitoring/alerts.yml) <(grep -c 'runbook_url: "https://wiki.example.com/runbooks.html#' target/monitoring-alerts.yml)

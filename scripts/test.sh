@@ -208,7 +208,7 @@ test_sql() {
     }
 }
 
-# The programs of docs/how-to/clients-*.md and columns.md, in the languages that scripts/clients.sh could install.
+# The programs of docs/apps and docs/tables/columns.md, in the languages that scripts/clients.sh could install.
 test_clients() {
     local languages
     mapfile -t languages <target/clients/languages

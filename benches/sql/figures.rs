@@ -37,12 +37,12 @@ impl Figures {
         fs::write(directory.join(name).with_extension("csv"), text).unwrap();
     }
 
-    /// Prints text. If files were requested, the text also goes into the page `explanation/costs.md` beside
+    /// Prints text. If files were requested, the text also goes into the page `concepts/performance.md` beside
     /// their directory, where it replaces the text between `<!-- table: NAME -->` and `<!-- end -->`.
     pub fn show(&self, name: &str, text: &str) {
         println!("{text}");
         let Some(page) = self.directory.as_ref().and_then(|directory| directory.parent()) else { return };
-        let page = page.join("explanation/costs.md");
+        let page = page.join("concepts/performance.md");
         if page.exists() {
             replace(&page, name, text);
         }

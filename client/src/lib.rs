@@ -62,5 +62,5 @@ pub use stream::Stream;
 
 /// The program on the page of the book.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/how-to/ids-in-the-application.md")]
+#[doc = include_str!("../../docs/apps/rust.md")]
 struct Page;

@@ -10,7 +10,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
 
-// Prints the table of docs/how-to/clients-java.md: which calls of JDBC work with columns of both types.
+// Prints the table of docs/apps/java.md: which calls of JDBC work with columns of both types.
 class JdbcTypes {
     private static final long ID = 1541815603606036481L;
     private static final BigDecimal DECIMAL = BigDecimal.valueOf(ID);

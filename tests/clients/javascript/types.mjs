@@ -1,4 +1,4 @@
-// What libraries do with columns of type snowflake: the table in docs/how-to/clients-javascript.md.
+// What libraries do with columns of type snowflake: the table in docs/apps/javascript.md.
 import { BigIntType, EntitySchema as Entity, MikroORM } from '@mikro-orm/postgresql'
 import knex from 'knex'
 import { Kysely, PostgresDialect, sql } from 'kysely'

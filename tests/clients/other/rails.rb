@@ -1,4 +1,4 @@
-# Uses the initializer of docs/how-to/clients-other.md: dumps the schema, loads it into database "copy", and loads
+# Uses the initializer of docs/apps/other-languages.md: dumps the schema, loads it into database "copy", and loads
 # fixtures there. Prints what the test compares.
 require "active_record"
 require "active_record/fixtures"

@@ -1,4 +1,4 @@
-"""Prints what tools do with columns of types bigint and snowflake: "Other tools" in docs/how-to/clients-python.md."""
+"""Prints what tools do with columns of types bigint and snowflake: "Other tools" in docs/apps/python.md."""
 
 import asyncio
 import os

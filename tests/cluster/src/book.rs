@@ -1,4 +1,8 @@
 //! The pages of the book, as files.
+//!
+//! The first line of a page says how long it may be, what runs its SQL examples, and how many of their results are
+//! compared: `<!-- page: budget=1200 run=database checked=6 -->`. A line `<!-- part: run=test:moves -->` begins a part
+//! that something else runs, or that needs a new database.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,4 +47,144 @@ pub fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
 /// The texts between pairs of backquotes, in order.
 pub fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
+}
+
+/// The pages of the book. `SUMMARY.md`, its list of contents, is none.
+pub fn pages() -> Vec<Page> {
+    files("docs", ".md")
+        .iter()
+        .filter(|path| *path != "docs/SUMMARY.md")
+        .filter_map(|path| Page::read(path))
+        .collect()
+}
+
+/// A page of the book.
+pub struct Page {
+    /// The path in the repository.
+    pub path: String,
+    /// The maximum number of words: see [`words()`].
+    pub budget: usize,
+    /// The number of results that are compared in the parts that are run in a database or a schema.
+    pub checked: usize,
+    pub parts: Vec<Part>,
+}
+
+/// A part of a page.
+pub struct Part {
+    pub runner: Runner,
+    pub text: String,
+}
+
+/// What runs the SQL examples of a part.
+#[derive(PartialEq)]
+pub enum Runner {
+    /// There are no examples.
+    None,
+    /// A database of its own, with the extension.
+    Database,
+    /// A schema of its own in the database of the keeper, where the server looks for segments.
+    Keeper,
+    /// A test of this crate: a module or a function.
+    Test(String),
+    /// A target of the Makefile.
+    Make(String),
+}
+
+impl Page {
+    /// Reads a page. Returns `None` if its first line is no header, as in the notes for contributors.
+    pub fn read(path: &str) -> Option<Page> {
+        let text = read(path);
+        let (header, text) = text.strip_prefix("<!-- page: ")?.split_once(" -->\n").expect("an open header");
+        let value = |name: &str| {
+            let mut fields = header.split(' ').filter_map(|field| field.split_once('='));
+            fields.find(|(found, _)| *found == name).unwrap_or_else(|| panic!("{path}: no {name}")).1
+        };
+        let number = |name: &str| value(name).parse().unwrap_or_else(|_| panic!("{path}: {name}"));
+        let text = format!("{} -->\n{text}", value("run"));
+        let parts = text.split("<!-- part: run=").map(|part| {
+            let (run, text) = part.split_once(" -->\n").expect("an open comment");
+            Part {
+                runner: Runner::parse(run).unwrap_or_else(|| panic!("{path}: run={run}")),
+                text: text.into(),
+            }
+        });
+        let parts = parts.collect();
+        Some(Page { path: path.into(), budget: number("budget"), checked: number("checked"), parts })
+    }
+}
+
+impl Runner {
+    fn parse(text: &str) -> Option<Runner> {
+        Some(match text.split_once(':') {
+            None if text == "none" => Runner::None,
+            None if text == "database" => Runner::Database,
+            None if text == "keeper" => Runner::Keeper,
+            Some(("test", name)) => Runner::Test(name.into()),
+            Some(("make", target)) => Runner::Make(target.into()),
+            _ => return None,
+        })
+    }
+}
+
+/// The parts of all pages that a test runs, in the order of the pages' paths.
+pub fn of_test(name: &str) -> String {
+    of(&Runner::Test(name.into()))
+}
+
+/// The parts of all pages that a target of the Makefile runs.
+pub fn of_make(target: &str) -> String {
+    of(&Runner::Make(target.into()))
+}
+
+fn of(runner: &Runner) -> String {
+    let parts = pages().into_iter().flat_map(|page| page.parts).filter(|part| part.runner == *runner);
+    let text: String = parts.map(|part| part.text).collect();
+    assert!(!text.is_empty(), "no part of a page is run by this");
+    text
+}
+
+/// The number of words of a page outside code blocks and comments: what lies between spaces and has a letter or a digit.
+pub fn words(page: &str) -> usize {
+    let mut words = 0;
+    let mut is_code = false;
+    for line in page.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code && !line.starts_with("<!--") {
+            words += line
+                .split_whitespace()
+                .filter(|word| word.contains(|c: char| c.is_ascii_alphanumeric()))
+                .count();
+        }
+    }
+    words
+}
+
+/// The text below a heading, up to the next heading of the same level or a higher one.
+#[track_caller]
+pub fn section<'a>(page: &'a str, heading: &str) -> &'a str {
+    sections(page)
+        .find(|(found, _)| *found == heading)
+        .unwrap_or_else(|| panic!("no section \"{heading}\""))
+        .1
+}
+
+/// The headings of a page, each with the text below it, up to the next heading of the same level or a higher one.
+pub fn sections(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut headings = Vec::new();
+    let mut is_code = false;
+    let mut at = 0;
+    for line in page.split_inclusive('\n') {
+        is_code ^= line.trim_start().starts_with("```");
+        let level = line.bytes().take_while(|byte| *byte == b'#').count();
+        if let Some(heading) = line[level..].strip_prefix(' ').filter(|_| level > 0 && !is_code) {
+            headings.push((level, heading.trim_end(), at, at + line.len()));
+        }
+        at += line.len();
+    }
+    let ends = headings.clone();
+    headings.into_iter().enumerate().map(move |(number, (level, heading, _, start))| {
+        let end = ends[number + 1..].iter().find(|(next, ..)| *next <= level);
+        (heading, &page[start..end.map_or(page.len(), |(_, _, at, _)| *at)])
+    })
 }

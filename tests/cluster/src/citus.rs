@@ -1,15 +1,17 @@
-//! Citus: a coordinator that has the registry, and workers. They are set up by the commands of docs/how-to/citus.md.
+//! Citus: a coordinator that has the registry, and workers. They are set up by the commands of docs/run/platforms.md.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use postgres::Client;
 
+use crate::book::{self, of_make};
 use crate::examples::{blocks, run_block};
 use crate::{Builder, Cluster, ask_pg_config, leased_worker, pg_config};
 
-const PAGE: &str = include_str!("../../../docs/how-to/citus.md");
+static PAGE: LazyLock<String> = LazyLock::new(|| of_make("citus"));
 /// The sections of the page that set up the nodes and their tables.
-const SECTIONS: [&str; 2] = ["\n## Setting up the nodes\n", "\n## Tables\n"];
+const SECTIONS: [&str; 2] = ["Setting up the nodes", "Tables"];
 /// The node that the page adds last.
 const NEW_NODE: usize = 3;
 
@@ -103,6 +105,5 @@ impl Citus {
 
 /// The part of the page from a heading to the next heading.
 pub fn section(heading: &str) -> &'static str {
-    let (_, rest) = PAGE.split_once(heading).unwrap_or_else(|| panic!("no section {heading:?}"));
-    rest.split_once("\n## ").map_or(rest, |(section, _)| section)
+    book::section(&PAGE, heading)
 }

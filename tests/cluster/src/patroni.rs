@@ -1,20 +1,22 @@
-//! Clusters of two servers under Patroni. The configuration is that of docs/how-to/patroni.md. The programs come from
+//! Clusters of two servers under Patroni. The configuration is that of docs/run/platforms.md. The programs come from
 //! Debian packages.
 
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use postgres::config::{Config, TargetSessionAttrs};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::book::of_make;
 use crate::user::{as_server_user, new_dir};
 use crate::{Cluster, ask_pg_config, cut_power, eventually, pg_config, successful};
 
-const PAGE: &str = include_str!("../../../docs/how-to/patroni.md");
+static PAGE: LazyLock<String> = LazyLock::new(|| of_make("fleet-patroni"));
 
 /// The block of the page that begins with this text, without the line that names its language.
 pub fn block(beginning: &str) -> &'static str {

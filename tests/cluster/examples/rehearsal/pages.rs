@@ -64,14 +64,15 @@ impl Pages {
     pub fn follow(&self, step: &Step, name: &str) -> Section {
         let anchor = name.to_lowercase();
         step.says(&format!("[{name}](#{anchor})"));
-        section(&self.page("how-to/runbooks.md"), &anchor).unwrap_or_else(|| panic!("{name} has no runbook"))
+        section(&self.page("run/when-it-fails.md"), &anchor)
+            .unwrap_or_else(|| panic!("{name} has no runbook"))
     }
 }
 
 /// The section of a page that an anchor names.
 pub fn section(page: &str, anchor: &str) -> Option<Section> {
     let anchor_of = |heading: &str| heading.trim().to_lowercase().replace(' ', "-");
-    let page = page.replace("\n### ", "\n## ");
+    let page = page.replace("\n#### ", "\n## ").replace("\n### ", "\n## ");
     let text = page
         .split("\n## ")
         .skip(1)

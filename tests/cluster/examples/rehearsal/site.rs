@@ -55,7 +55,7 @@ impl Site {
     /// Sets up everything, and waits until each server has issued an ID.
     pub fn set_up(pages: Pages, scale: Scale, dir: &Path) -> Site {
         let primary = Cluster::builder().set("max_connections", 100).extensions(&[]).clock().start();
-        let page = pages.page("how-to/fleet.md");
+        let page = pages.page("run/fleet.md");
         let to_do: Vec<&str> = blocks_at(&page, "on the registry").collect();
         let mut client = primary.connect();
         run_block(&mut client, to_do[EXTENSION]);
@@ -80,7 +80,7 @@ impl Site {
         let servers: Vec<Server> =
             (1..=SERVERS).map(|number| server(&format!("shard{number}"), &primary, &standby)).collect();
         // The role and the alerts, as monitoring.md says.
-        let page = pages.page("how-to/monitoring.md");
+        let page = pages.page("run/monitoring.md");
         let role = blocks(&page).find(|block| block.starts_with("CREATE ROLE prometheus")).expect("a role");
         [&primary].into_iter().chain(servers.iter().map(|server| &server.cluster)).for_each(|cluster| {
             run_block(&mut cluster.connect(), role);

@@ -1,13 +1,15 @@
-//! The procedures of docs/how-to/changing-keys.md, run as they are, and the reasons for their steps: other sessions,
+//! The procedures of docs/apps/public-ids.md, run as they are, and the reasons for their steps: other sessions,
 //! standbys and databases read each link that is made meanwhile.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
+use harness::book::of_test;
 use harness::examples::{block_at, blocks, run_block};
 use harness::*;
 
-const PAGE: &str = include_str!("../../../../docs/how-to/changing-keys.md");
+static PAGE: LazyLock<String> = LazyLock::new(|| of_test("changing_keys"));
 const DROP: &str = "when old links are no longer in use";
 const HAS_SWITCHED: &str = "until the switch has taken effect";
 const OLDER: &str = "until no older transaction is running";
@@ -49,7 +51,7 @@ fn the_page() {
     let is_at = |block: &str, place: &str| block.starts_with(&format!("-- {place}\n"));
     let mut checked = 0;
     let mut old_link = String::new();
-    for block in blocks(PAGE).filter(|block| {
+    for block in blocks(&PAGE).filter(|block| {
         !is_at(block, DROP) && !INSTEAD.iter().any(|at| is_at(block, at)) && !block.contains("$1")
     }) {
         if block.starts_with("DO $$") {
@@ -69,7 +71,7 @@ fn the_page() {
 
     let new_link: String = single(&mut client, LINK_OF_BOB);
     assert_eq!(read(&mut client, &old_link).unwrap(), read(&mut client, &new_link).unwrap());
-    run_block(&mut client, block_at(PAGE, DROP));
+    run_block(&mut client, block_at(&PAGE, DROP));
     assert!(is_refused(&mut client, &old_link));
     assert_eq!(read(&mut client, &new_link).unwrap(), 1541815603606036481);
     // Masked numbers keep the keys to which they were given.
@@ -78,10 +80,10 @@ fn the_page() {
     assert_eq!(single::<i64>(&mut client, kept), 1541815603606036480);
 
     client.run("SELECT snowflake_prepare_mask_key('customers')");
-    client.run(block_at(PAGE, INSTEAD[0]));
+    client.run(block_at(&PAGE, INSTEAD[0]));
     assert_eq!(failure(&mut client, &step("switch")).0, "55000");
-    client.run(block_at(PAGE, INSTEAD[1]));
-    run_block(&mut client, block_at(PAGE, INSTEAD[2]));
+    client.run(block_at(&PAGE, INSTEAD[1]));
+    run_block(&mut client, block_at(&PAGE, INSTEAD[2]));
     assert!(is_refused(&mut client, &new_link));
 }
 
@@ -126,7 +128,7 @@ fn a_standby_reads_the_links_of_its_primary() {
     let (mut client, mut reader) = (primary.connect(), standby.connect());
     create_customers(&mut client);
     client.run(&step("prepare"));
-    let is_prepared = block_at(PAGE, "on each standby");
+    let is_prepared = block_at(&PAGE, "on each standby");
     eventually("the next key to arrive", || {
         reader.query_opt(is_prepared, &[]).unwrap().is_some_and(|row| row.get(0))
     });
@@ -152,7 +154,7 @@ fn a_standby_reads_the_links_of_its_primary() {
 
 /// The transactions that can still make links with the old key, as the page finds them.
 fn older(server: &Cluster, seen_at: SystemTime) -> usize {
-    server.connect().query(block_at(PAGE, OLDER), &[&seen_at]).unwrap().len()
+    server.connect().query(block_at(&PAGE, OLDER), &[&seen_at]).unwrap().len()
 }
 
 /// The switch waits for a lock, and another transaction begins meanwhile. It makes links with the old key, and began after
@@ -166,7 +168,7 @@ fn transactions_that_are_older_than_the_switch() {
     admin.run("CREATE TABLE shown (link text)");
     admin.run(&step("prepare"));
     let seen_at = |server: &Cluster| -> Option<SystemTime> {
-        server.connect().query_opt(block_at(PAGE, HAS_SWITCHED), &[]).unwrap().map(|row| row.get(0))
+        server.connect().query_opt(block_at(&PAGE, HAS_SWITCHED), &[]).unwrap().map(|row| row.get(0))
     };
     other.run("BEGIN; SELECT FROM snowflake_mask_keys FOR UPDATE");
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! The programs of docs/how-to/clients-*.md, run as they are. A comment after a line that prints
+//! The programs of docs/apps, run as they are. A comment after a line that prints
 //! gives the output: `an ID` stands for the ID of a row in table `orders`.
 //!
 //! These tests are not part of a plain `cargo test`: scripts/clients.sh installs their requirements below
@@ -52,11 +52,11 @@ mod python {
         assert!(prints("python/data_frames.py", cluster.host().to_str().unwrap(), "postgres").is_empty());
     }
 
-    /// jq rounds in calculations, in each version: "Doubles outside JavaScript" in docs/how-to/json.md.
+    /// jq rounds in calculations, in each version: "Doubles outside JavaScript" in docs/apps/json.md.
     #[test]
     #[ignore = "needs packages: make clients"]
     fn jq() {
-        let page = read("docs/how-to/json.md");
+        let page = read("docs/apps/json.md");
         let line = page.lines().find(|line| line.ends_with("jq --compact-output 'map(. + 0)'")).unwrap();
         let output = String::from_utf8(successful(Command::new("sh").args(["-c", line])).stdout).unwrap();
         let (first, second) = output.trim_end().trim_matches(['[', ']']).split_once(',').unwrap();
@@ -502,7 +502,7 @@ mod java {
 }
 
 /// Tools that mistake a default with the word `nextval` for that of a sequence: "Tools that look for `nextval`" in
-/// docs/how-to/columns.md.
+/// docs/tables/columns.md.
 mod defaults {
     use super::*;
 
@@ -551,7 +551,7 @@ mod defaults {
     }
 }
 
-/// "Tools" in docs/how-to/json.md.
+/// "Tools" in docs/apps/json.md.
 mod tools {
     use super::*;
 
@@ -581,7 +581,7 @@ mod tools {
         let found = "Remote SQL: SELECT id, item FROM public.orders WHERE ((id = 5))";
         assert_eq!(sent(&search.replace("far", "by_bigint")), found);
 
-        let page = read("docs/how-to/json.md");
+        let page = read("docs/apps/json.md");
         let (_, statement) = page.split_once("`ALTER SERVER shop").expect("the statement");
         cluster.connect().run(&format!("ALTER SERVER shop{}", statement.split_once('`').unwrap().0));
         assert_eq!(sent(search), found);
@@ -694,7 +694,8 @@ fn as_on_page(directory: &str, beginning: &str, environment: &[(&str, &str)]) ->
 /// The page with the programs of a directory.
 fn page_of(file: &str) -> String {
     let (language, _) = file.split_once('/').unwrap();
-    format!("docs/how-to/clients-{language}.md")
+    let page = if language == "other" { "other-languages" } else { language };
+    format!("docs/apps/{page}.md")
 }
 
 fn source(file: &str) -> String {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use harness::book::{files, quoted, read, rows};
+use harness::book::{files, quoted, read, rows, section};
 
 #[test]
 fn the_contents_of_the_book_are_complete() {
@@ -28,9 +28,10 @@ fn the_tests_of_the_promises_exist() {
     let sources: String =
         [files("tests", ".rs"), files("core", ".rs")].concat().iter().map(|path| read(path)).collect();
     let makefile = read("Makefile");
-    let page = read("docs/explanation/promises.md");
+    let page = read("docs/concepts/promises.md");
+    let page = section(&page, "Faults, and what happens");
     let mut named = 0;
-    for cells in rows(&page).filter(|cells| cells[2] != "test") {
+    for cells in rows(page).filter(|cells| cells[2] != "test") {
         for name in quoted(cells[2]) {
             let exists = match name.strip_prefix("make ") {
                 Some(target) => makefile.contains(&format!("\n{target}:")),
@@ -56,7 +57,7 @@ const OF_POSTGRESQL: [&str; 5] = [
 #[test]
 fn the_errors_of_the_troubleshooting_exist() {
     let sources = ["src/error.rs", "core/src/error.rs"].map(read).concat().replace("\\\"", "\"");
-    let page = read("docs/how-to/troubleshooting.md");
+    let page = read("docs/run/when-it-fails.md");
     let tables = page.split("\n| error | ").skip(1).map(|rest| rest.split("\n\n").next().unwrap());
     let mut quoted_errors = 0;
     for cells in tables.flat_map(rows) {

@@ -1,9 +1,11 @@
-//! The procedures of docs/how-to/from/functions-in-postgresql.md, each in a database of its own.
+//! The procedures of docs/tables/from-other-generators.md, each in a database of its own.
 
+use harness::book::{of_test, sections};
 use harness::examples::{block_at, blocks, run_block};
 use harness::*;
+use std::sync::LazyLock;
 
-const PAGE: &str = include_str!("../../../../docs/how-to/from/functions-in-postgresql.md");
+static PAGE: LazyLock<String> = LazyLock::new(|| of_test("functions_in_postgresql"));
 
 /// A stand-in for pgEdge's extension, which takes the place of the next value.
 const PGEDGE: &str = "
@@ -16,9 +18,9 @@ const PGEDGE: &str = "
 fn procedures() {
     let server = Cluster::builder().worker(1).set("snowflake_id.max_wait", "1min").start();
     wait_for_first_id(&mut server.connect());
-    let sections: Vec<_> = PAGE.split("\n## From ").skip(1).collect();
+    let sections: Vec<_> = sections(&PAGE).filter(|(heading, _)| heading.starts_with("From ")).collect();
     assert_eq!(sections.len(), 3);
-    for (number, section) in sections.iter().enumerate() {
+    for (number, (_, section)) in sections.iter().enumerate() {
         let database = format!("shop{number}");
         server.connect().run(&format!("CREATE DATABASE {database}"));
         let mut client = server.connect_to(&database);
@@ -29,7 +31,7 @@ fn procedures() {
         client.run(&layout.replace("DATABASE shop ", &format!("DATABASE {database} ")));
         assert_eq!(single::<String>(&mut client, "SHOW snowflake_id.layout"), "standard");
         let mut session = server.connect_to(&database);
-        session.run(block_at(PAGE, "after ALTER DATABASE"));
+        session.run(block_at(&PAGE, "after ALTER DATABASE"));
         eventually("the end of the old session", || client.simple_query("SELECT 1").is_err());
         assert!(run_block(&mut session, steps) >= 2, "{section}");
     }

@@ -1,8 +1,10 @@
-//! What docs/how-to/reading-in-order.md says about other ways to read rows in order.
+//! What docs/tables/reading-in-order.md says about other ways to read rows in order.
 
+use harness::book::of_test;
 use harness::*;
+use std::sync::LazyLock;
 
-const PAGE: &str = include_str!("../../../../docs/how-to/reading-in-order.md");
+static PAGE: LazyLock<String> = LazyLock::new(|| of_test("reading_in_order"));
 
 /// A transaction takes its ID before it gets its transaction ID. A reader in the order of IDs skips the row, even if it
 /// reads only rows of transactions that are older than all transactions in progress. A reader in the order of transaction

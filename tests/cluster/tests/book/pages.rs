@@ -1,66 +1,29 @@
 //! The SQL examples of the README and of the pages in docs/, run as they are.
 
-use harness::book::{files, read};
+use std::collections::{BTreeMap, BTreeSet};
+
+use harness::book::{Page, Runner, files, of_test, pages, quoted, read, rows, words};
 use harness::examples::{blocks, blocks_at, run_block, run_examples};
 use harness::*;
-
-/// The pages in docs/ that have examples, and the minimum number of results that each shows.
-const PAGES: [(&str, &str, usize); 19] = [
-    ("clients", include_str!("../../../../docs/how-to/clients.md"), 2),
-    ("clients_javascript", include_str!("../../../../docs/how-to/clients-javascript.md"), 0),
-    ("clock_sequence", include_str!("../../../../docs/explanation/clock-sequence.md"), 1),
-    ("columns", include_str!("../../../../docs/how-to/columns.md"), 6),
-    ("converting_tables", include_str!("../../../../docs/how-to/converting-tables.md"), 7),
-    ("copy", include_str!("../../../../docs/how-to/copy.md"), 2),
-    ("faq", include_str!("../../../../docs/explanation/faq.md"), 4),
-    ("functions", include_str!("../../../../docs/reference/functions.md"), 12),
-    ("public_ids", include_str!("../../../../docs/how-to/public-ids.md"), 17),
-    ("json", include_str!("../../../../docs/how-to/json.md"), 10),
-    ("layouts", include_str!("../../../../docs/reference/layouts.md"), 2),
-    ("monitoring", include_str!("../../../../docs/how-to/monitoring.md"), 1),
-    ("other_ids", include_str!("../../../../docs/how-to/other-ids.md"), 26),
-    ("reading_elsewhere", include_str!("../../../../docs/how-to/reading-elsewhere.md"), 3),
-    ("runbooks", include_str!("../../../../docs/how-to/runbooks.md"), 0),
-    ("status", include_str!("../../../../docs/reference/states.md"), 0),
-    ("text_and_masks", include_str!("../../../../docs/how-to/text-and-masks.md"), 12),
-    ("time_ranges", include_str!("../../../../docs/how-to/time-ranges.md"), 5),
-    ("troubleshooting", include_str!("../../../../docs/how-to/troubleshooting.md"), 0),
-];
-
-/// The pages about moving from other systems, and about choosing.
-const PAGES_FROM_ELSEWHERE: [(&str, &str, usize); 9] = [
-    ("auto-increment", include_str!("../../../../docs/how-to/from/auto-increment.md"), 7),
-    ("baidu", include_str!("../../../../docs/how-to/from/baidu.md"), 7),
-    ("leaf", include_str!("../../../../docs/how-to/from/leaf.md"), 7),
-    ("redis", include_str!("../../../../docs/how-to/from/redis.md"), 5),
-    ("sonyflake", include_str!("../../../../docs/how-to/from/sonyflake.md"), 5),
-    ("tinyid", include_str!("../../../../docs/how-to/from/tinyid.md"), 5),
-    ("twitter", include_str!("../../../../docs/how-to/from/twitter.md"), 3),
-    ("uuid", include_str!("../../../../docs/how-to/from/uuid.md"), 5),
-    ("choosing", include_str!("../../../../docs/choosing-an-id-type.md"), 5),
-];
 
 /// A server whose first IDs may come late.
 fn server() -> Cluster {
     Cluster::builder().worker(1).short_horizon().set("snowflake_id.max_wait", "1min").start()
 }
 
-const SEGMENTS: &str = include_str!("../../../../docs/how-to/segments.md");
-
-/// On a server with its registry in the same database. The examples of moving from other systems are run in
-/// `registry_segments.rs`.
+/// On a server with its registry in the same database. `registry::segments` runs the examples of moving from other systems.
 #[test]
 fn examples_of_segments() {
     let cluster = server();
     let mut client = cluster.connect();
     client.run("DROP EXTENSION snowflake_id");
-    run_examples(&mut client, SEGMENTS, 10);
+    run_examples(&mut client, &of_test("examples_of_segments"), 10);
 }
 
 /// Each site has a registry. Servers get worker IDs and numbers of their site, even if they request others.
 #[test]
 fn examples_of_several_datacenters() {
-    let page = include_str!("../../../../docs/how-to/several-datacenters.md");
+    let page = &of_test("examples_of_several_datacenters");
     let sites = ["all sites", "site A", "site B"];
     let fleets = sites.map(|site| {
         let registry = Registry::of_both("renew_every => '500ms'").not_started().start(Cluster::builder());
@@ -92,7 +55,7 @@ fn examples_of_several_datacenters() {
 fn examples_of_numbers_over_http() {
     let cluster = segments::single_server().start();
     let mut client = cluster.connect();
-    blocks(include_str!("../../../../docs/how-to/numbers-over-http.md")).for_each(|block| client.run(block));
+    blocks(&of_test("numbers_over_http")).for_each(|block| client.run(block));
     client.run("SET ROLE web");
     assert_eq!(failure(&mut client, "SELECT snowflake_segment_nextval('orders')").0, "42501");
     assert_eq!(single::<i64>(&mut client, "SELECT api.next_order()"), 1);
@@ -103,47 +66,21 @@ fn examples_of_numbers_over_http() {
     assert_eq!(single::<i64>(&mut client, "SELECT snowflake_segment_nextval('orders')"), 2);
 }
 
-/// The examples of Patroni's page are run by `make fleet-patroni`, and those of the page about Citus by `make citus`. The
-/// procedures of the other pages have a test of their own: `changing_keys`, `fleet::moves`, `functions_in_postgresql`,
-/// `kubernetes`, `pglogical`, `reading_in_order`, `reading_on_other_servers`, `several_writers`, `switching_servers` and
-/// `without_the_library`.
-#[test]
-fn no_page_is_left_out() {
-    let elsewhere = [
-        "docs/how-to/changing-keys.md",
-        "docs/how-to/citus.md",
-        "docs/how-to/from/functions-in-postgresql.md",
-        "docs/how-to/kubernetes.md",
-        "docs/how-to/moving-a-fleet.md",
-        "docs/how-to/patroni.md",
-        "docs/how-to/reading-in-order.md",
-        "docs/how-to/several-writers.md",
-        "docs/how-to/switching-servers.md",
-        "docs/how-to/without-the-library.md",
-    ];
-    for page in files("docs", ".md").iter().filter(|page| !elsewhere.contains(&page.as_str())) {
-        let is_run = include_str!("pages.rs").contains(&format!("../{page}\")"));
-        assert!(is_run || !read(page).contains("```sql\n"), "the examples of {page} are not run");
-    }
-}
-
 /// The README and the first page of the book start with a new server.
 #[test]
 fn examples_of_the_first_pages() {
-    for (page, at_least) in
-        [(include_str!("../../../../README.md"), 1), (include_str!("../../../../docs/README.md"), 0)]
-    {
+    for (page, at_least) in [(read("README.md"), 1), (of_test("examples_of_the_first_pages"), 0)] {
         let cluster = server();
         let mut client = cluster.connect();
         client.run("DROP EXTENSION snowflake_id");
-        run_examples(&mut client, page, at_least);
+        run_examples(&mut client, &page, at_least);
     }
 }
 
 /// Includes the crash in the sixth step, in which a transaction is lost.
 #[test]
 fn examples_of_the_tutorial() {
-    let page = include_str!("../../../../docs/tutorial/fifteen-minutes.md");
+    let page = of_test("examples_of_the_tutorial");
     let (before, after) = page.split_once("stop -m immediate").expect("the tutorial has no crash");
     let cluster = server();
     let mut client = cluster.connect();
@@ -160,8 +97,8 @@ fn examples_of_the_tutorial() {
 /// The query that the first pages and the page about packages share.
 #[test]
 fn the_library_is_appended_to_those_that_are_preloaded() {
-    let page = include_str!("../../../../docs/how-to/setting-up.md");
-    let append = blocks(page).next().expect("no query");
+    let page = of_test("examples_for_administrators");
+    let append = blocks(&page).next().expect("no query");
     for (before, after) in [
         ("", "snowflake_id"),
         ("plpgsql", "plpgsql, snowflake_id"),
@@ -175,53 +112,122 @@ fn the_library_is_appended_to_those_that_are_preloaded() {
     }
 
     let query = append.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n");
-    for page in ["README.md", "docs/README.md", "docs/how-to/packages.md"] {
+    for page in ["README.md", "docs/README.md", "docs/run/install.md"] {
         assert!(read(page).contains(&query), "{page} has another query");
     }
 }
 
-/// Run in the keeper's database. The second page gives the server another worker ID.
+/// Run in the keeper's database. The last part gives the server another worker ID.
 #[test]
 fn examples_for_administrators() {
     let cluster = server();
     let mut client = cluster.connect();
     single::<i64>(&mut client, "SELECT snowflake_nextval()");
-    run_examples(&mut client, include_str!("../../../../docs/how-to/setting-up.md"), 0);
-    run_examples(&mut client, include_str!("../../../../docs/how-to/accidents.md"), 1);
+    run_examples(&mut client, &of_test("examples_for_administrators"), 1);
 }
 
-/// Each page runs in a database of its own with the extension.
+/// The other parts of the pages, each in a database of its own with the extension, or in a schema of its own in the
+/// keeper's database of another server, because both create roles.
 #[test]
-fn examples_of_the_other_pages() {
-    let cluster = server();
+fn examples_of_the_pages() {
+    let [cluster, keeper] = [server(), server()];
     single::<i64>(&mut cluster.connect(), "SELECT snowflake_nextval()");
     cluster.connect().run("CREATE DATABASE empty");
     cluster.connect_to("empty").run("CREATE EXTENSION snowflake_id");
-    for (page, text, at_least) in PAGES {
-        cluster.connect().run(&format!("CREATE DATABASE {page} TEMPLATE empty"));
-        let mut client = cluster.connect_to(page);
-        println!("{page}");
-        run_examples(&mut client, text, at_least);
+    let mut wrong = Vec::new();
+    for Page { path, checked, parts, .. } in pages() {
+        println!("{path}");
+        let mut compared = 0;
+        for (number, part) in parts.iter().enumerate() {
+            let place = format!("{path} {number}");
+            let mut client = match part.runner {
+                Runner::Database => {
+                    cluster.connect().run(&format!("CREATE DATABASE \"{place}\" TEMPLATE empty"));
+                    cluster.connect_to(&place)
+                }
+                Runner::Keeper => {
+                    let mut client = keeper.connect();
+                    client.run(&format!("CREATE SCHEMA \"{place}\"; SET search_path = \"{place}\", public"));
+                    client
+                }
+                Runner::None | Runner::Test(_) | Runner::Make(_) => continue,
+            };
+            compared += blocks(&part.text).map(|block| run_block(&mut client, block)).sum::<usize>();
+        }
+        if compared != checked {
+            wrong.push(format!("{path}: checked={compared}"));
+        }
+    }
+    assert!(wrong.is_empty(), "the headers of these pages have other numbers:\n{}", wrong.join("\n"));
+}
+
+/// What runs a part exists, and reads it.
+#[test]
+fn no_part_is_left_out() {
+    let tests = files("tests/cluster", ".rs").iter().map(|path| read(path)).collect::<String>();
+    let makefile = read("Makefile");
+    for Page { path, parts, .. } in pages() {
+        for part in parts {
+            let is_run = match part.runner {
+                Runner::None => blocks(&part.text).next().is_none(),
+                Runner::Database | Runner::Keeper => blocks(&part.text).next().is_some(),
+                Runner::Test(name) => tests.contains(&format!("of_test(\"{name}\")")),
+                Runner::Make(target) => {
+                    tests.contains(&format!("of_make(\"{target}\")"))
+                        && makefile.contains(&format!("\n{target}:"))
+                }
+            };
+            assert!(is_run, "{path}: the examples are not run, or there are none in\n{}", part.text);
+        }
+    }
+    let headers: BTreeSet<_> = pages().into_iter().map(|page| page.path).collect();
+    for path in files("docs", ".md") {
+        let needs_none = path == "docs/SUMMARY.md" || path.starts_with("docs/design/");
+        assert!(needs_none || headers.contains(&path), "{path} has no header");
     }
 }
 
-/// Each page runs in a schema of its own in the keeper's database, because the server looks for segments there.
+/// The maximum of all pages for users.
+const BUDGET: usize = 108_570;
+
 #[test]
-fn examples_of_the_pages_from_elsewhere() {
-    let cluster = server();
-    for (page, text, at_least) in PAGES_FROM_ELSEWHERE {
-        let mut client = cluster.connect();
-        client.run(&format!("CREATE SCHEMA \"{page}\"; SET search_path = \"{page}\", public"));
-        println!("{page}");
-        run_examples(&mut client, text, at_least);
+fn no_page_exceeds_its_budget() {
+    let mut total = 0;
+    for Page { path, budget, .. } in pages() {
+        let words = words(&read(&path));
+        assert!(words <= budget, "{path}: {words} words, of {budget}");
+        if !path.starts_with("docs/design/") {
+            total += words;
+        }
     }
+    assert!(total <= BUDGET, "{total} words");
+}
+
+/// The maximum number of terms that two pages explain.
+const TOLD_TWICE: usize = 133;
+
+/// A term in code that begins a row of a table is explained there. That must be on one page.
+#[test]
+fn a_fact_is_told_once() {
+    let mut told: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for Page { path, .. } in pages().into_iter().filter(|page| !page.path.starts_with("docs/design/")) {
+        let text = read(&path);
+        for cells in rows(&text) {
+            for term in quoted(cells[0]) {
+                told.entry(term.into()).or_default().insert(path.clone());
+            }
+        }
+    }
+    let twice: Vec<_> = told.iter().filter(|(_, pages)| pages.len() > 1).collect();
+    twice.iter().for_each(|(term, pages)| println!("{term}: {pages:?}"));
+    assert!(twice.len() <= TOLD_TWICE, "{} of {} terms are explained on two pages", twice.len(), told.len());
 }
 
 /// The page about fleets, from top to bottom: each block begins with a comment that says where it is run. The server is
 /// started for the first block that needs one.
 #[test]
 fn examples_of_a_fleet() {
-    let page = include_str!("../../../../docs/how-to/fleet.md");
+    let page = &of_test("examples_of_a_fleet");
     let registry = Cluster::builder().stopped();
     registry.start_server();
     let mut server = None;
@@ -245,7 +251,7 @@ fn examples_of_a_fleet() {
 /// the program.
 #[test]
 fn examples_of_programs() {
-    let page = include_str!("../../../../docs/how-to/ids-in-the-application.md");
+    let page = &of_test("examples_of_programs");
     let registry = super::super::client::program::registry("last_worker => 1023").registry;
     let server = server();
     let mut checked = 0;
@@ -267,7 +273,7 @@ fn examples_of_programs() {
 #[test]
 fn examples_of_the_protocol() {
     let cluster = Cluster::builder().extensions(&[]).start();
-    run_examples(&mut cluster.connect(), include_str!("../../../../docs/reference/protocol.md"), 11);
+    run_examples(&mut cluster.connect(), &of_test("examples_of_the_protocol"), 11);
 }
 
 /// A server with the lines of `postgresql.conf` on the page, except that the registry is local.

@@ -1,6 +1,6 @@
-//! Several writers with pglogical on PostgreSQL 15, as docs/how-to/several-writers.md describes, with Debian's package.
+//! Several writers with pglogical on PostgreSQL 15, as docs/run/replication.md describes, with Debian's package.
 
-use harness::book::read;
+use harness::book::{of_test, section};
 use harness::examples::{block_at, query_at};
 use harness::installation::installation_with;
 use harness::*;
@@ -16,8 +16,8 @@ fn three_servers_with_pglogical() {
     let Some((_dir, pg_config)) = needs("pglogical (Debian: postgresql-15-pglogical)", installation) else {
         return;
     };
-    let page = read("docs/how-to/several-writers.md");
-    let (_, section) = page.split_once("## PostgreSQL 15: pglogical\n").unwrap();
+    let page = of_test("several_writers");
+    let section = section(&page, "PostgreSQL 15: pglogical");
     let fleet = Fleet::start("");
     let lines = section
         .lines()

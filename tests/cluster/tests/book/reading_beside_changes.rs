@@ -1,4 +1,4 @@
-//! Changes of a table beside its readers: cases of docs/how-to/reading-in-order.md that the watermark does not cover,
+//! Changes of a table beside its readers: cases of docs/tables/reading-in-order.md that the watermark does not cover,
 //! and what the page advises. Each test first shows that rows are skipped without the advice.
 
 use std::thread;

@@ -1,16 +1,18 @@
-//! The procedures of docs/how-to/reading-in-order.md, run as they are while sessions write. Each block begins with a
+//! The procedures of docs/tables/reading-in-order.md, run as they are while sessions write. Each block begins with a
 //! comment that says where it is run. Afterwards, each committed row was read exactly once, and in order.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use std::{fs, thread};
 
+use harness::book::of_test;
 use harness::examples::{block_at, blocks, blocks_at, last_row, run_block, statements};
 use harness::*;
 use postgres::Row;
 
-pub const PAGE: &str = include_str!("../../../../docs/how-to/reading-in-order.md");
+pub static PAGE: LazyLock<String> = LazyLock::new(|| of_test("reading_in_order"));
 
 pub const INTO_OUTBOX: &str =
     "INSERT INTO outbox (topic) SELECT 'topic ' || (100 * random())::int FROM generate_series(1, 3)";
@@ -23,12 +25,12 @@ const MOMENT: Duration = Duration::from_millis(4);
 
 /// The blocks of the page that are run at a place.
 pub fn blocks_of(place: &'static str) -> impl Iterator<Item = &'static str> {
-    blocks_at(PAGE, place)
+    blocks_at(&PAGE, place)
 }
 
 /// The statements of the only block that is run at a place.
 pub fn steps(place: &'static str) -> Vec<String> {
-    statements(block_at(PAGE, place)).into_iter().map(|(statement, _)| statement).collect()
+    statements(block_at(&PAGE, place)).into_iter().map(|(statement, _)| statement).collect()
 }
 
 fn server() -> Cluster {
@@ -154,7 +156,7 @@ fn the_problem_in_two_sessions() {
     let server = server();
     let mut sessions = [server.connect(), server.connect()];
     let mut checked = 0;
-    for block in blocks(PAGE) {
+    for block in blocks(&PAGE) {
         let Some((number, block)) = block.strip_prefix("-- session ").and_then(|rest| rest.split_once('\n'))
         else {
             continue;
@@ -169,7 +171,7 @@ fn the_problem_in_two_sessions() {
         }
     }
     assert_eq!(checked, 5);
-    let view = blocks(PAGE).find(|block| block.starts_with("SELECT layout, watermark_time")).unwrap();
+    let view = blocks(&PAGE).find(|block| block.starts_with("SELECT layout, watermark_time")).unwrap();
     run_block(&mut sessions[0], view);
 }
 

@@ -1,11 +1,13 @@
-//! The procedures of docs/how-to/reading-in-order.md for readers on a standby, and on a server that collects the rows of
+//! The procedures of docs/tables/reading-in-order.md for readers on a standby, and on a server that collects the rows of
 //! several servers.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use harness::book::of_test;
 use harness::examples::block_at;
 use harness::*;
 use postgres::types::PgLsn;
@@ -13,7 +15,7 @@ use postgres::types::PgLsn;
 use super::reading_in_order::*;
 use super::several_writers::{NAMES, run_for};
 
-const WRITERS: &str = include_str!("../../../../docs/how-to/several-writers.md");
+static WRITERS: LazyLock<String> = LazyLock::new(|| of_test("several_writers"));
 
 /// Reads on a standby, by the position in the WAL, and by watermarks that the primary stores.
 #[test]
@@ -161,13 +163,13 @@ fn rows_of_several_writers() {
         let server = server.start();
         let mut client = server.connect();
         client.run(blocks_of("on each server").next().unwrap());
-        client.run(block_at(WRITERS, "on each server that reads"));
+        client.run(block_at(&WRITERS, "on each server that reads"));
         servers.push(server);
     }
     let all = || servers.iter().zip(NAMES);
     for server in all() {
         for publisher in all().filter(|(_, from)| *from != server.1) {
-            run_for(block_at(WRITERS, "on server alpha, for the rows of beta"), server, publisher);
+            run_for(block_at(&WRITERS, "on server alpha, for the rows of beta"), server, publisher);
         }
     }
     let store = &steps("on each server, every second")[0];

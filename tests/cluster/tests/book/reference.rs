@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use harness::book::{files, quoted, read, rows};
+use harness::book::{files, quoted, read, rows, section, sections};
 use harness::examples::blocks;
 use harness::*;
 
@@ -152,8 +152,10 @@ fn columns_of_the_catalogs(client: &mut Client, extension: &str, condition: &str
 /// The columns in sections whose heading is the name of a view or a table.
 fn columns_of_the_reference(page: &str) -> BTreeSet<String> {
     let mut columns = BTreeSet::new();
-    for section in page.split("\n## `").skip(1) {
-        let (relation, text) = section.split_once('`').unwrap();
+    for (heading, text) in sections(page) {
+        let Some((relation, _)) = heading.strip_prefix('`').and_then(|name| name.split_once('`')) else {
+            continue;
+        };
         for cells in rows(text).filter(|cells| cells[0].starts_with('`')) {
             let name = cells[0].trim_matches('`');
             columns.insert(format!("{relation}.{name} {}", spelled_out(cells[1])));
@@ -172,13 +174,14 @@ fn views_and_tables(client: &mut Client) {
 fn registry(client: &mut Client) {
     client.run("CREATE EXTENSION snowflake_id_registry");
     let page = read("docs/reference/registry.md");
-    let (functions, views) = page.split_once("\n## `").unwrap();
+    let (_, first_view) = sections(&page).find(|(heading, _)| heading.starts_with('`')).expect("a view");
+    let functions = page.split(first_view).next().unwrap();
     let called = "(p.prosecdef OR p.proname = 'add_server') AND p.prorettype <> 'trigger'::regtype";
     let called = functions_of_the_catalogs(client, "snowflake_id_registry", called);
     assert_eq!(functions_of_the_reference(functions), called);
 
     let columns = columns_of_the_catalogs(client, "snowflake_id_registry", "c.relkind = 'v'");
-    assert_eq!(columns_of_the_reference(&format!("\n## `{views}")), columns);
+    assert_eq!(columns_of_the_reference(&page), columns);
 }
 
 /// The names of the first release remain forever: nothing is added to the user's schema by accident. All functions are in
@@ -226,8 +229,10 @@ fn null_and_parallel_queries() {
     let exceptions: BTreeSet<String> =
         client.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect();
     let page = read("docs/reference/functions.md");
-    let (_, section) = page.split_once("\n## NULL and parallel queries\n").unwrap();
-    let named = quoted(section).filter_map(|name| name.strip_suffix("()")).map(str::to_owned).collect();
+    let named = quoted(section(&page, "NULL and parallel queries"))
+        .filter_map(|name| name.strip_suffix("()"))
+        .map(str::to_owned)
+        .collect();
     assert_eq!(exceptions, named);
 }
 
@@ -273,8 +278,7 @@ fn errors() {
     raised.remove("SNOW1");
 
     let page = read("docs/reference/errors.md");
-    let (_, table) = page.split_once("\n## SQLSTATEs\n").expect("the table of SQLSTATEs");
-    let codes: BTreeMap<&str, &str> = rows(table)
+    let codes: BTreeMap<&str, &str> = rows(section(&page, "SQLSTATEs"))
         .filter_map(|cells| cells[0].split_once(' '))
         .map(|(code, name)| (name.trim_matches('`'), code))
         .collect();

@@ -1,11 +1,11 @@
-//! The procedures of docs/how-to/several-writers.md, typed as they are while all servers are written to.
+//! The procedures of docs/run/replication.md, typed as they are while all servers are written to.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use harness::book::read;
+use harness::book::of_test;
 use harness::examples::{block_at, query_at, run_block};
 use harness::*;
 use postgres::types::PgLsn;
@@ -136,7 +136,7 @@ fn rows_are_written_on_all_servers() {
         println!("there is no parameter origin");
         return;
     }
-    let site = Site { fleet: Fleet::start(""), page: read("docs/how-to/several-writers.md") };
+    let site = Site { fleet: Fleet::start(""), page: of_test("several_writers") };
     let (alpha, beta) = (site.server(), site.server());
     let all = [&alpha, &beta, &beta];
     for server in [&alpha, &beta] {
@@ -220,7 +220,7 @@ fn all_tables_of_three_servers() {
         println!("there is no parameter origin");
         return;
     }
-    let site = Site { fleet: Fleet::start(""), page: read("docs/how-to/several-writers.md") };
+    let site = Site { fleet: Fleet::start(""), page: of_test("several_writers") };
     let servers = [site.server(), site.server(), site.server()];
     let all = servers.each_ref();
     let setup = block_at(&site.page, "on each server").replace("FOR TABLE orders", "FOR ALL TABLES");

@@ -1,9 +1,9 @@
-//! The procedure of docs/how-to/switching-servers.md, typed as it is while the old server is written to.
+//! The procedure of docs/run/replication.md, typed as it is while the old server is written to.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use harness::book::read;
+use harness::book::of_test;
 use harness::examples::{block_at, query_at, run_block};
 use harness::*;
 use postgres::types::PgLsn;
@@ -132,7 +132,7 @@ fn switch(page: &str, green_worker: &str, advances: bool) -> (Vec<i64>, Vec<i64>
 
 #[test]
 fn a_new_server_with_its_own_worker_id() {
-    let (old, new) = switch(&read("docs/how-to/switching-servers.md"), "2", false);
+    let (old, new) = switch(&of_test("switching_servers"), "2", false);
     assert_eq!(repeats(&new, &old), 0);
 }
 
@@ -140,7 +140,7 @@ fn a_new_server_with_its_own_worker_id() {
 /// are repeated, so the test can fail.
 #[test]
 fn a_new_server_with_the_worker_id_of_the_old_one() {
-    let page = read("docs/how-to/switching-servers.md");
+    let page = of_test("switching_servers");
     let (old, new) = switch(&page, "-1", true);
     assert_eq!(repeats(&new, &old), 0);
     assert!(new.iter().min() > old.iter().max());
@@ -221,7 +221,7 @@ fn a_standby_is_converted_and_upgraded() {
         println!("there is no pg_createsubscriber");
         return;
     }
-    let page = read("docs/how-to/switching-servers.md");
+    let page = of_test("switching_servers");
     assert_eq!(convert(&page, true), 0);
     assert!(convert(&page, false) > 0);
 }
@@ -279,7 +279,7 @@ fn to_a_managed_server_and_back(page: &str, worker: i32) -> usize {
 /// With the worker ID of the old server in the script, IDs are repeated, so the test can fail.
 #[test]
 fn a_managed_server_and_back() {
-    let page = read("docs/how-to/switching-servers.md");
+    let page = of_test("switching_servers");
     assert_eq!(to_a_managed_server_and_back(&page, 2), 0);
     assert!(to_a_managed_server_and_back(&page, 1) > 0);
 }

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
+use harness::book::of_test;
 use harness::*;
 
-const PAGE: &str = include_str!("../../../../docs/tutorial/two-servers.md");
+static PAGE: LazyLock<String> = LazyLock::new(|| of_test("two_servers"));
 /// The harness runs this command itself, because it knows how its servers are started.
 const RESTART: &str = "sudo pg_ctlcluster 15 main restart\n";
 

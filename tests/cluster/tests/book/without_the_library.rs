@@ -1,13 +1,15 @@
-//! The procedures of docs/how-to/without-the-library.md.
+//! The procedures of docs/apps/without-the-library.md.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
+use harness::book::of_test;
 use harness::examples::{blocks, run_block};
 use harness::installation::copied_installation;
 use harness::*;
 
-const PAGE: &str = include_str!("../../../../docs/how-to/without-the-library.md");
+static PAGE: LazyLock<String> = LazyLock::new(|| of_test("without_the_library"));
 const ALL_IDS: &str = "SELECT id FROM orders ORDER BY ctid";
 
 /// A command of the page, which must be on it as it is run here.
@@ -69,7 +71,7 @@ fn insert_more(server: &Cluster, worker: &str) -> (usize, i32) {
 
 #[test]
 fn installing_and_moving() {
-    let [create, take, extension, to_library, back, drop] = blocks(PAGE).collect::<Vec<_>>()[..] else {
+    let [create, take, extension, to_library, back, drop] = blocks(&PAGE).collect::<Vec<_>>()[..] else {
         panic!("the page has other blocks")
     };
     let without = || Cluster::builder().extensions(&[]);
@@ -128,7 +130,7 @@ fn as_an_extension() {
     let mut client = server.connect_to("shop");
     client.run("SET SESSION AUTHORIZATION generator; CREATE SCHEMA ids");
     client.run(on_the_page("CREATE EXTENSION snowflake_generator SCHEMA ids"));
-    run_block(&mut client, blocks(PAGE).next().unwrap());
+    run_block(&mut client, blocks(&PAGE).next().unwrap());
     assert_eq!(insert_more(&server, "ids.snowflake_worker"), (20, 5));
     client.run(on_the_page("ALTER EXTENSION snowflake_generator UPDATE TO '6'"));
     assert_eq!(insert_more(&server, "ids.snowflake_worker"), (40, 6));

@@ -1,8 +1,8 @@
-//! The test vectors of docs/how-to/writing-a-client.md, computed by the code of servers and of the client crate.
+//! The test vectors of docs/design/writing-a-client.md, computed by the code of servers and of the client crate.
 
 use std::num::NonZeroU64;
 
-use harness::book::{read, rows};
+use harness::book::{of_test, rows, section};
 use serde_json::{Map, Value};
 use snowflake_id_core::lease_answer::Answer;
 use snowflake_id_core::lease_round::{Effect, Event, LeaseRound, Now, Request};
@@ -16,15 +16,13 @@ const F_US: i64 = 1_795_000_000_000_000;
 const MAX_AHEAD_US: u64 = 1_000_000;
 
 fn page() -> String {
-    read("docs/how-to/writing-a-client.md")
+    of_test("writing_a_client")
 }
 
 /// The rows of the table below a heading.
 fn vectors(page: &str, heading: &str) -> Vec<Vec<String>> {
-    let (_, section) = page.split_once(&format!("\n### {heading}\n")).expect("the heading");
-    let section = section.split("\n### ").next().unwrap();
     let cells = |row: Vec<&str>| row.into_iter().map(|cell| cell.replace('`', "")).collect();
-    rows(section).skip(1).map(cells).collect()
+    rows(section(page, heading)).skip(1).map(cells).collect()
 }
 
 /// The layout of a cell: a preset, or one to which the page gives a letter.

@@ -1,6 +1,6 @@
 //! `snowflake_check()` reports the state and the settings of a server, and says what to run.
 
-use harness::book::read;
+use harness::book::{read, section};
 use harness::check::*;
 use harness::*;
 
@@ -139,9 +139,8 @@ fn clocks_that_were_set() {
 /// Each state in the manual has a hint of its own.
 #[test]
 fn each_state_has_a_remedy() {
-    let page = read("docs/reference/states.md");
-    let (_, section) = page.split_once("## State of a server\n").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
+    let page = read("docs/run/when-it-fails.md");
+    let section = section(&page, "State of a server");
     let states = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
     let states: Vec<_> = states
         .map(|(state, _)| state)
@@ -159,8 +158,7 @@ fn each_state_has_a_remedy() {
 #[test]
 fn each_problem_in_the_manual_is_tested() {
     let page = read("docs/reference/errors.md");
-    let (_, section) = page.split_once("## Problems that snowflake_check() reports\n").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
+    let section = section(&page, "Problems that snowflake_check() reports");
     let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
     let problems: Vec<_> = cells.flat_map(|(cell, _)| cell.split("`, `")).collect();
     assert!(problems.len() >= 25, "{problems:?}");

@@ -1,21 +1,23 @@
-//! The service of docs/how-to/numbers-over-http.md: example `numbers` of the client crate.
+//! The service of docs/tables/segments.md: example `numbers` of the client crate.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use harness::book::of_test;
 use harness::examples::blocks;
 use harness::segments::administer;
 use harness::*;
 
 use super::program::*;
 
-const PAGE: &str = include_str!("../../../../docs/how-to/numbers-over-http.md");
+static PAGE: LazyLock<String> = LazyLock::new(|| of_test("numbers_over_http"));
 const TOKEN: &str = "token=0f673adf80504e2eaa552f5d791b644c";
 
 /// The service takes numbers from a registry with the segments and the role of the page. Clients get what the page shows,
@@ -202,7 +204,7 @@ fn counted(range: Vec<i64>) -> Vec<i64> {
 /// A registry with the segments and the role of the page.
 fn with_segments_of_page() -> Fleet {
     let fleet = registry(LEASES);
-    fleet.registry.connect().run(blocks(PAGE).next().unwrap());
+    fleet.registry.connect().run(blocks(&PAGE).next().unwrap());
     fleet
 }
 

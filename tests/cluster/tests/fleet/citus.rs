@@ -1,5 +1,5 @@
 //! Citus: rows are inserted through the coordinator and through workers, by all ways that Citus has. The nodes are set
-//! up by docs/how-to/citus.md, and lease their worker IDs from a registry on the coordinator.
+//! up by docs/run/platforms.md, and lease their worker IDs from a registry on the coordinator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -197,7 +197,7 @@ fn nodes_are_added_moved_and_lost_under_load() {
     });
     beside(inserting, || {
         wait_for_rows();
-        for block in blocks(section("\n## Adding and moving nodes\n")) {
+        for block in blocks(section("Adding and moving nodes")) {
             citus.run(block);
         }
         leased_worker(&citus.nodes[3]);
@@ -206,7 +206,7 @@ fn nodes_are_added_moved_and_lost_under_load() {
         taken.extend(ids(&mut citus.nodes[2].connect(), insert));
         kill_server(&citus.nodes[2]);
         standby.promote();
-        for block in blocks(section("\n## A lost worker\n")) {
+        for block in blocks(section("A lost worker")) {
             assert_eq!(citus.run(block), 1);
         }
         wait_for_rows();
@@ -235,11 +235,11 @@ fn nodes_are_added_moved_and_lost_under_load() {
 
     // The last section of the page.
     coordinator.run("INSERT INTO kinds (name) SELECT generate_series(1, 100)");
-    blocks(section("\n## Limits\n")).for_each(|block| _ = citus.run(block));
+    blocks(section("Limits")).for_each(|block| _ = citus.run(block));
     assert_eq!(copies(&mut coordinator, "public_id", "kinds"), 1);
     coordinator.run("ALTER TABLE kinds ADD COLUMN other bigint DEFAULT snowflake_nextval()");
     assert!(copies(&mut coordinator, "other", "kinds") > 1, "the warning about new columns is out of date");
-    blocks(section("\n## Time ranges\n")).for_each(|block| _ = citus.run(block));
+    blocks(section("Time ranges")).for_each(|block| _ = citus.run(block));
 }
 
 /// Inserts rows through a node, and notes the IDs that it returns. Continues after the errors that a lost worker causes.
@@ -354,7 +354,7 @@ fn tables_with_a_sequence() {
     let (_, message) =
         failure(&mut client, "ALTER TABLE customers ALTER COLUMN id SET DEFAULT snowflake_nextval()");
     assert!(message.contains("involving partition column"), "{message}");
-    blocks(section("\n## Tables with a sequence\n")).for_each(|block| _ = citus.run(block));
+    blocks(section("Tables with a sequence")).for_each(|block| _ = citus.run(block));
     for node in &citus.nodes[..2] {
         node.connect().run(
             "INSERT INTO local (what) VALUES ('new'); INSERT INTO customers (what) VALUES ('new');

@@ -3,12 +3,14 @@
 //! backup from before the move is restored twice. No ID and no number is repeated.
 
 use std::fs;
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use harness::book::of_test;
 use harness::examples::{block_at, run_block};
 use harness::*;
 
-const PAGE: &str = include_str!("../../../../docs/how-to/moving-a-fleet.md");
+static PAGE: LazyLock<String> = LazyLock::new(|| of_test("moves"));
 /// Later than the end of the freeze in the page, in seconds.
 const AFTER_THE_FREEZE: f64 = 1.1 * 60.0 * 60.0;
 
@@ -117,7 +119,7 @@ fn join(way: Way, server: &Cluster, string: &str) {
 }
 
 fn add(way: Way, registry: &Cluster, name: &str) {
-    let add = with(block_at(PAGE, "on the registry: add"), "shard1", name);
+    let add = with(block_at(&PAGE, "on the registry: add"), "shard1", name);
     way.step(&mut registry.connect(), &add);
 }
 
@@ -149,13 +151,13 @@ fn to_a_registry(way: Way) {
             movers[0].restart("immediate");
             leased_worker(movers[0]);
         }
-        way.step(&mut registry.connect(), block_at(PAGE, "on the registry: start"));
+        way.step(&mut registry.connect(), block_at(&PAGE, "on the registry: start"));
         for ((server, name), worker) in movers.iter().zip(names).zip(1..) {
             add(way, &registry, name);
             join(way, server, &string(name));
             eventually("the lease", || {
                 let mut client = server.connect();
-                let query = block_at(PAGE, "on each server: joined").split_once(';').unwrap().0;
+                let query = block_at(&PAGE, "on each server: joined").split_once(';').unwrap().0;
                 examples::last_row(&mut client, query) == "registry | granted"
             });
             assert!(worker_from(server, "registry") >= 512);
@@ -184,7 +186,7 @@ fn to_a_registry(way: Way) {
             assert!(worker_from(copy, "registry") >= 512);
         }
         for server in [second, &in_row] {
-            way.step(&mut server.connect(), block_at(PAGE, "on each server: clear"));
+            way.step(&mut server.connect(), block_at(&PAGE, "on each server: clear"));
             assert!(leased_worker(server) >= 512);
         }
         assert_eq!(worker_from(staying, "settings"), 4);
@@ -215,7 +217,7 @@ fn to_a_registry_and_back_and_forth() {
 fn fleet_of(configuration: &str, names: &[&str]) -> (Cluster, Vec<Cluster>) {
     let many = Cluster::builder().set("max_connections", 100).clock();
     let registry = Registry::of_both(configuration).not_started().start(many);
-    run_block(&mut registry.connect(), block_at(PAGE, "on the registry: start"));
+    run_block(&mut registry.connect(), block_at(&PAGE, "on the registry: start"));
     let servers = names.iter().map(|name| {
         add(Way::AsWritten, &registry, name);
         by_hand().set("snowflake_id.registry", registry.connection_string(name)).start()
@@ -229,7 +231,7 @@ fn fleet_of(configuration: &str, names: &[&str]) -> (Cluster, Vec<Cluster>) {
 
 /// The worker ID that was reserved for a server, and that it has not used.
 fn unused_spare(registry: &Cluster, name: &str) -> Option<i32> {
-    let query = block_at(PAGE, "on the registry: spare").split_once(';').unwrap().0;
+    let query = block_at(&PAGE, "on the registry: spare").split_once(';').unwrap().0;
     let row = registry.connect().query_opt(&with(query, "shard1", name), &[]).unwrap()?;
     assert_eq!(row.get::<_, i32>("datacenter_id"), 0);
     Some(row.get("worker_id"))
@@ -240,7 +242,7 @@ fn spare(registry: &Cluster, name: &str) -> i32 {
 }
 
 fn leave(way: Way, server: &Cluster, worker: i32) {
-    let block = block_at(PAGE, "on the server: leave").replace("1023", &worker.to_string());
+    let block = block_at(&PAGE, "on the server: leave").replace("1023", &worker.to_string());
     way.step(&mut server.connect(), &block);
 }
 
@@ -266,7 +268,7 @@ fn a_server_leaves(way: Way) {
         }
         join(way, leaving, &registry.connection_string("s1"));
         assert!(worker_from(leaving, "registry") >= 512);
-        let another = with(block_at(PAGE, "on the registry: another spare"), "shard1", "s1");
+        let another = with(block_at(&PAGE, "on the registry: another spare"), "shard1", "s1");
         let second = eventually("another spare", || {
             way.step(&mut registry.connect(), &another);
             unused_spare(&registry, "s1").filter(|second| *second != first)
@@ -319,7 +321,7 @@ fn giving_up_the_registry() {
         set_clocks(servers.iter().chain([&registry]), AFTER_THE_LEASE);
         let live = "SELECT live_leases FROM snowflake_registry.status";
         eventually("the ends of all leases", || single::<i64>(&mut client, live) == 0);
-        run_block(&mut client, block_at(PAGE, "on the registry: end"));
+        run_block(&mut client, block_at(&PAGE, "on the registry: end"));
         for (server, worker) in servers.iter().zip(workers(&servers)) {
             assert_eq!(leased_worker(server), worker);
         }
@@ -344,12 +346,12 @@ fn to_another_registry(way: Way) {
     under_load(&servers, Some("orders"), || {
         let mut at_old = old.connect();
         let mut at_new = new.connect();
-        run_block(&mut at_old, block_at(PAGE, "on the old registry: freeze"));
+        run_block(&mut at_old, block_at(&PAGE, "on the old registry: freeze"));
         let end: String = single(&mut at_old, "SELECT frozen_until::text FROM snowflake_registry.status");
         let resume_at: i64 =
             single(&mut at_old, "SELECT resume_at FROM snowflake_registry.segments WHERE name = 'orders'");
         at_new.run("CREATE ROLE fleet; CREATE EXTENSION snowflake_id_registry");
-        let script = block_at(PAGE, "on the old registry: script").split_once(';').unwrap().0;
+        let script = block_at(&PAGE, "on the old registry: script").split_once(';').unwrap().0;
         let lines = examples::rows(&mut at_old, script).concat();
         if way == Way::Interrupted {
             // The script is interrupted after every third of its lines, and begun again.
@@ -365,7 +367,7 @@ fn to_another_registry(way: Way) {
         for (server, name) in movers.iter().zip(names) {
             add(way, &new, name);
             let step = with(
-                block_at(PAGE, "on each server: move"),
+                block_at(&PAGE, "on each server: move"),
                 "host=registry3 dbname=postgres user=shard1 passfile=/var/lib/postgresql/fleet.pass",
                 &new.connection_string(name),
             );
@@ -388,7 +390,7 @@ fn to_another_registry(way: Way) {
             });
         }
         assert!(single::<bool>(&mut at_old, &format!("SELECT clock_timestamp() > '{end}'")));
-        way.step(&mut at_old, block_at(PAGE, "on the old registry: end"));
+        way.step(&mut at_old, block_at(&PAGE, "on the old registry: end"));
         wait_until_silent(forgotten);
         for server in movers {
             assert_renewed(server);

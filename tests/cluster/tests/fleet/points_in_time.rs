@@ -1,4 +1,4 @@
-//! The table "Restored to a point in time" of docs/how-to/replication.md: servers and registries that are recovered to a
+//! The table "Restored to a point in time" of docs/run/replication.md: servers and registries that are recovered to a
 //! time and to a transaction. The texts in the table are those that the servers show.
 
 use std::fs;
@@ -62,7 +62,7 @@ fn shows(server: &Cluster) -> String {
 /// Checks that what the servers show contains the texts in the row of the table that begins so.
 #[track_caller]
 fn assert_told(row: &str, shown: &str) {
-    let page = read("docs/how-to/replication.md");
+    let page = read("docs/run/replication.md");
     let cells = rows(&page).find(|cells| cells[0] == row).unwrap_or_else(|| panic!("no row {row}"));
     let mut told = 0;
     for said in quoted(cells[2]) {
@@ -113,7 +113,7 @@ fn in_place_with_a_clock_that_is_behind() {
     server.stop_server("immediate");
 
     // 1. The server gets no worker ID.
-    let page = read("docs/how-to/replication.md");
+    let page = read("docs/run/replication.md");
     let check = "postgres -C snowflake_id.worker_id -D DIRECTORY";
     assert!(page.contains(
         "Remove `snowflake_id.worker_id` and `snowflake_id.node_name` from `postgresql.auto.conf`"

@@ -6,6 +6,7 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::book::of_test;
 use harness::*;
 
 use super::member::many;
@@ -174,10 +175,10 @@ fn a_server_comes_from_another_registry() {
     }
 }
 
-/// The steps in docs/how-to/segments.md for moving existing sequences.
+/// The steps in docs/tables/segments.md for moving existing sequences.
 #[test]
 fn numbers_of_other_systems_go_on() {
-    let page = include_str!("../../../../docs/how-to/segments.md");
+    let page = of_test("examples_of_segments");
     let statements = |title: &str| -> String {
         let (_, after) = page.split_once(&format!("### {title}\n")).unwrap_or_else(|| panic!("{title}"));
         let lines = after.lines().skip_while(|line| !line.starts_with("    "));

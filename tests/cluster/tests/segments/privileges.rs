@@ -191,7 +191,7 @@ fn a_dump_contains_the_limits() {
     assert_eq!(outcome(&mut restored, "SELECT snowflake_segment_nextval('items')").as_deref(), DENIED);
 
     // A role that is not a superuser excludes the tables that only superusers can read, as the book says.
-    let page = harness::book::read("docs/how-to/replication.md").replace('\n', " ");
+    let page = harness::book::read("docs/run/replication.md").replace('\n', " ");
     let options: Vec<&str> =
         page.split_whitespace().filter_map(|word| word.strip_prefix("--exclude-table=")).collect();
     let is_dumped = |options: &[&str]| {

@@ -1,17 +1,17 @@
 //! pg_partman with tables whose partitions are ranges of snowflake IDs, as the page describes, with Debian's package.
 
+use harness::book::{read, section};
 use harness::installation::installation_with;
 use harness::*;
+use std::sync::LazyLock;
 
-const PAGE: &str = include_str!("../../../../docs/how-to/time-ranges.md");
+static PAGE: LazyLock<String> = LazyLock::new(|| read("docs/tables/time.md"));
 /// The directory in which `postgresql-15-partman` is unpacked: see scripts/test.sh.
 const PARTMAN: &str = "SNOWFLAKE_ID_PARTMAN";
 
 /// The two examples of the page: the initial setup and the nightly job.
 fn examples() -> [String; 2] {
-    let (_, section) = PAGE.split_once("### pg_partman\n").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
-    let blocks = section.split("\n\n").filter(|block| block.starts_with("    "));
+    let blocks = section(&PAGE, "pg_partman").split("\n\n").filter(|block| block.starts_with("    "));
     let blocks: Vec<String> = blocks.map(Into::into).collect();
     blocks.try_into().expect("two examples")
 }

@@ -1,15 +1,17 @@
 //! Rows with UUIDs get IDs of the time at which they were created, with the SQL of the page, even if many rows have the
 //! same time.
 
+use harness::book::read;
 use harness::examples::{blocks, run_block};
 use harness::*;
+use std::sync::LazyLock;
 
-const PAGE: &str = include_str!("../../../../docs/how-to/from/uuid.md");
+static PAGE: LazyLock<String> = LazyLock::new(|| read("docs/tables/from-other-generators.md"));
 
 /// The blocks of the page that make the IDs and copy them, for a table with a column of the creation time. The IDs are
 /// kept for comparison.
 fn backfill() -> impl Iterator<Item = String> {
-    let mine = blocks(PAGE)
+    let mine = blocks(&PAGE)
         .filter(|block| ["ADD COLUMN number", "order_numbers"].iter().any(|part| block.contains(part)));
     // The result is that of the page's rows.
     let changes = [

@@ -49,7 +49,7 @@ fn format_of_numbers(server: &Cluster) -> char {
     file(server, SEGMENTS).chars().nth("# format ".len()).unwrap()
 }
 
-/// The steps of docs/how-to/packages.md on each server: the files, a restart, and ALTER EXTENSION.
+/// The steps of docs/run/install.md on each server: the files, a restart, and ALTER EXTENSION.
 #[test]
 fn servers_are_upgraded_one_by_one() {
     let pair = Pair::start(2);

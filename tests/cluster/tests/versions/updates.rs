@@ -115,7 +115,7 @@ fn a_registry_without_an_extension_is_updated_by_psql() {
         "CREATE ROLE ordinary LOGIN; GRANT CREATE ON DATABASE postgres TO ordinary; CREATE ROLE fleet LOGIN",
     );
     // The page names the scripts of releases, in the directory of the package.
-    let page = book::read("docs/how-to/packages.md");
+    let page = book::read("docs/run/install.md");
     let psql = |begins: &str, script: String| {
         let command = page.lines().find(|line| line.starts_with(begins)).unwrap();
         let (options, _) = command.split_once("--file").unwrap();

@@ -4,7 +4,7 @@ use super::{Fault, Place};
 use crate::scene::Scene;
 use crate::site::SERVERS;
 
-const PROMISES: &str = "explanation/promises.md";
+const PROMISES: &str = "concepts/promises.md";
 
 pub const FAULTS: &[Fault] = &[
     Fault::new(
@@ -29,7 +29,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "the clock differs from the registry's",
-        ("the clocks of server and registry differ by more than 5 s", "reference/fleet.md"),
+        ("the clocks of server and registry differ by more than 5 s", "reference/registry.md"),
         Place::Server,
         &["SnowflakeIdClockOffset"],
         |scene| {
@@ -42,7 +42,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "the registry's clock is wrong",
-        ("If all servers have this alert, the clock of the registry is wrong", "how-to/runbooks.md"),
+        ("If all servers have this alert, the clock of the registry is wrong", "run/when-it-fails.md"),
         Place::Registry,
         &["SnowflakeIdClockOffset"],
         |scene| {

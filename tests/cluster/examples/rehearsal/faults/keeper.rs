@@ -12,8 +12,8 @@ use crate::ledger::Kind;
 use crate::pages::Section;
 use crate::scene::Scene;
 
-const PROMISES: &str = "explanation/promises.md";
-const RUNBOOKS: &str = "how-to/runbooks.md";
+const PROMISES: &str = "concepts/promises.md";
+const RUNBOOKS: &str = "run/when-it-fails.md";
 
 pub const FAULTS: &[Fault] = &[
     Fault::new(

@@ -12,7 +12,7 @@ use super::single::Watched;
 use super::{Fault, Place};
 use crate::scene::{JOINING, Scene};
 
-const PROMISES: &str = "explanation/promises.md";
+const PROMISES: &str = "concepts/promises.md";
 
 pub const FAULTS: &[Fault] = &[
     Fault::new(
@@ -24,7 +24,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "servers lose a privilege in the registry",
-        ("The server's role has not been granted a privilege that it needs", "reference/fleet.md"),
+        ("The server's role has not been granted a privilege that it needs", "reference/registry.md"),
         Place::Registry,
         NOT_RENEWED,
         |scene| {
@@ -39,7 +39,7 @@ pub const FAULTS: &[Fault] = &[
             the_state_is(scene, &runbook, "permission denied");
             // The page to which the step leads names the function in the page on fleets.
             runbook.step(3).says("[grant the privileges](registry.md#roles-for-the-servers)");
-            let page = scene.site().pages.page("how-to/fleet.md");
+            let page = scene.site().pages.page("run/fleet.md");
             let add =
                 page.lines().find(|line| line.contains("add_server('shard1')")).expect("a call on the page");
             for name in names {

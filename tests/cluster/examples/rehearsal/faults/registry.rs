@@ -8,10 +8,10 @@ use super::{Fault, Place};
 use crate::pages::{Section, section};
 use crate::scene::Scene;
 
-const FLEET: &str = "reference/fleet.md";
-const PROMISES: &str = "explanation/promises.md";
-const REGISTRY: &str = "how-to/registry.md";
-const RUNBOOKS: &str = "how-to/runbooks.md";
+const FLEET: &str = "reference/registry.md";
+const PROMISES: &str = "concepts/promises.md";
+const REGISTRY: &str = "run/registry.md";
+const RUNBOOKS: &str = "run/when-it-fails.md";
 
 /// The alerts about a server that cannot renew its lease.
 pub const NOT_RENEWED: &[&str] =

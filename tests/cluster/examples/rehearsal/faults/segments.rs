@@ -11,7 +11,7 @@ use snowflake_id_cluster_tests::{Client, Run, StopAtEnd};
 use super::{Fault, Place};
 use crate::scene::Scene;
 
-const RUNBOOKS: &str = "how-to/runbooks.md";
+const RUNBOOKS: &str = "run/when-it-fails.md";
 
 pub const FAULTS: &[Fault] = &[
     Fault::new(
@@ -41,7 +41,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "a segment is dropped",
-        ("the segment was dropped", "reference/states.md"),
+        ("the segment was dropped", "run/when-it-fails.md"),
         Place::Server,
         &["SnowflakeIdSegmentStopped"],
         |scene| {
@@ -72,7 +72,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "the fleet may not take numbers",
-        ("the server's role lacks a privilege in the registry", "reference/states.md"),
+        ("the server's role lacks a privilege in the registry", "run/when-it-fails.md"),
         Place::Registry,
         &["SnowflakeIdSegmentRegistryUnreachable"],
         the_fleet_may_not_take_numbers,

@@ -13,8 +13,8 @@ use crate::ledger::Kind;
 use crate::scene::Scene;
 use crate::site::lease;
 
-const PROMISES: &str = "explanation/promises.md";
-const FLEET: &str = "reference/fleet.md";
+const PROMISES: &str = "concepts/promises.md";
+const FLEET: &str = "reference/registry.md";
 const KILLED: (&str, &str) = ("a backend, the keeper or the postmaster is killed", PROMISES);
 const HEALS: &str = "the server recovers within seconds, and each rule waits for a minute";
 

@@ -10,7 +10,7 @@ use super::{Fault, Place};
 use crate::ledger::Kind;
 use crate::scene::Scene;
 
-const RUNBOOKS: &str = "how-to/runbooks.md";
+const RUNBOOKS: &str = "run/when-it-fails.md";
 
 pub const FAULTS: &[Fault] = &[
     Fault::new(
@@ -34,7 +34,7 @@ pub const FAULTS: &[Fault] = &[
         "a paused virtual machine",
         (
             "If a host, such as a virtual machine, was paused for longer than `max_clock_jump`",
-            "how-to/accidents.md",
+            "run/when-it-fails.md",
         ),
         Place::Single,
         &["SnowflakeIdClockJumped"],
@@ -53,7 +53,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "the worker ID does not fit the layout",
-        ("the worker ID does not fit the layout", "explanation/promises.md"),
+        ("the worker ID does not fit the layout", "concepts/promises.md"),
         Place::Single,
         &["SnowflakeIdError", "SnowflakeIdNotReady"],
         |scene| {
@@ -71,7 +71,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "a server without a worker ID",
-        ("without a worker ID, IDs stop", "explanation/promises.md"),
+        ("without a worker ID, IDs stop", "concepts/promises.md"),
         Place::Single,
         &["SnowflakeIdNotReady"],
         |scene| {
@@ -106,14 +106,14 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "the clock is set back again and again",
-        ("the clock is set back and forth until all values are exhausted", "explanation/promises.md"),
+        ("the clock is set back and forth until all values are exhausted", "concepts/promises.md"),
         Place::Single,
         &["SnowflakeIdClockSequenceNearlyExhausted", "SnowflakeIdClockSetBack"],
         the_clock_is_set_back_repeatedly,
     ),
     Fault::silent(
         "the disk of pg_wal is full",
-        ("the disk of `pg_wal` is full", "explanation/promises.md"),
+        ("the disk of `pg_wal` is full", "concepts/promises.md"),
         Place::Single,
         "PostgreSQL itself is down, which the metric pg_up of the exporter shows",
         the_disk_is_full,
