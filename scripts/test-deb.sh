@@ -132,7 +132,7 @@ grep "PASS: Installation, upgrade and purging tests" "$DEB_DIR/piuparts.log" || 
 say "autopkgtest: packaging/debian/tests"
 mkdir "$tree/debian"
 cp -R packaging/debian/tests "$tree/debian"
-cp --parents docs/README.md docs/run/install.md docs/start/two-servers.md scripts/installcheck.sh "$tree"
+cp --parents README.md docs/run/install.md docs/start/two-servers.md scripts/installcheck.sh "$tree"
 cp -R --parents tests/regress "$tree"
 pgxs=lib/postgresql/$PG_MAJOR/lib/pgxs/src/test/regress
 pg_regress=$("$PG_CONFIG" --pkglibdir)/pgxs/src/test/regress/pg_regress

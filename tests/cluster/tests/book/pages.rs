@@ -66,15 +66,13 @@ fn examples_of_numbers_over_http() {
     assert_eq!(single::<i64>(&mut client, "SELECT snowflake_segment_nextval('orders')"), 2);
 }
 
-/// The README and the first page of the book start with a new server.
+/// The README starts with a new server.
 #[test]
-fn examples_of_the_first_pages() {
-    for (page, at_least) in [(read("README.md"), 1), (of_test("examples_of_the_first_pages"), 0)] {
-        let cluster = server();
-        let mut client = cluster.connect();
-        client.run("DROP EXTENSION snowflake_id");
-        run_examples(&mut client, &page, at_least);
-    }
+fn examples_of_the_readme() {
+    let cluster = server();
+    let mut client = cluster.connect();
+    client.run("DROP EXTENSION snowflake_id");
+    run_examples(&mut client, &read("README.md"), 1);
 }
 
 /// Includes the crash in the sixth step, in which a transaction is lost.
