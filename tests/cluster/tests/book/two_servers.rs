@@ -1,4 +1,4 @@
-//! The tutorial "Two servers in ten commands", command by command as written, on two servers of this host.
+//! The tutorial "Two servers in ten steps", command by command as written, on two servers of this host.
 
 use std::fs;
 use std::path::Path;
