@@ -1,4 +1,4 @@
-//! The procedures of the page "Moving a fleet" as they are written, while clients take IDs and numbers from all
+//! The procedures of the page "Managing the registry" as they are written, while clients take IDs and numbers from all
 //! servers. Each is also run with every step twice, in another order, and stopped half-way; a standby is forgotten, and a
 //! backup from before the move is restored twice. No ID and no number is repeated.
 
