@@ -22,8 +22,8 @@ fn examples_of_segments() {
 
 /// Each site has a registry. Servers get worker IDs and numbers of their site, even if they request others.
 #[test]
-fn examples_of_several_datacenters() {
-    let page = &of_test("examples_of_several_datacenters");
+fn examples_of_several_sites() {
+    let page = &of_test("examples_of_several_sites");
     let sites = ["all sites", "site A", "site B"];
     let fleets = sites.map(|site| {
         let registry = Registry::of_both("renew_every => '500ms'").not_started().start(Cluster::builder());
@@ -222,7 +222,7 @@ fn a_fact_is_told_once() {
 }
 
 /// The page about fleets, from top to bottom: each block begins with a comment that says where it is run. The server is
-/// started for the first block that needs one.
+/// started for the first block that is run on one.
 #[test]
 fn examples_of_a_fleet() {
     let page = &of_test("examples_of_a_fleet");
@@ -274,16 +274,13 @@ fn examples_of_the_protocol() {
     run_examples(&mut cluster.connect(), &of_test("examples_of_the_protocol"), 11);
 }
 
-/// A server with the lines of `postgresql.conf` on the page, except that the registry is local.
+/// A server with the connection string on the page, except that the registry is local.
 fn start_server_of(registry: &Cluster, page: &str) -> Cluster {
-    let server = Cluster::builder().stopped();
-    for name in ["shared_preload_libraries", "snowflake_id.registry"] {
-        let mut lines = page.lines().filter_map(|line| line.trim_start().split_once(" = "));
-        let value = lines.find(|(found, _)| *found == name);
-        let value = value.unwrap_or_else(|| panic!("{name} is not on the page")).1.trim_matches('\'');
-        let host = registry.host().display().to_string();
-        server.configure(&[(name, &value.replace("host=registry1,registry2", &format!("host={host}")))]);
-    }
+    let server = Cluster::builder().preload().stopped();
+    let mut lines = page.lines().filter_map(|line| line.split_once(" = "));
+    let (name, value) = lines.find(|(name, _)| *name == "snowflake_id.registry").expect("no connection string");
+    let here = format!("host={}", registry.host().display());
+    server.configure(&[(name, &value.trim_matches('\'').replace("host=registry1,registry2", &here))]);
     server.start_server();
     server.connect().run("CREATE EXTENSION snowflake_id");
     leased_worker(&server);
