@@ -92,11 +92,12 @@ fn examples_of_the_tutorial() {
     assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > lost);
 }
 
-/// The query that the first pages and the page about packages share.
+/// The query that the first pages share with the page about installing, and the other examples of that page.
 #[test]
 fn the_library_is_appended_to_those_that_are_preloaded() {
-    let page = of_test("examples_for_administrators");
-    let append = blocks(&page).next().expect("no query");
+    let page = of_test("the_library_is_appended_to_those_that_are_preloaded");
+    let (append, others): (Vec<_>, Vec<_>) = blocks(&page).partition(|block| block.contains(r"\gexec"));
+    let [append] = append[..] else { panic!("not one query") };
     for (before, after) in [
         ("", "snowflake_id"),
         ("plpgsql", "plpgsql, snowflake_id"),
@@ -106,12 +107,24 @@ fn the_library_is_appended_to_those_that_are_preloaded() {
         let cluster = Cluster::builder().set("shared_preload_libraries", before).start();
         run_block(&mut cluster.connect(), append);
         cluster.restart("fast");
-        assert_eq!(single::<String>(&mut cluster.connect(), "SHOW shared_preload_libraries"), after);
+        let mut client = cluster.connect();
+        assert_eq!(single::<String>(&mut client, "SHOW shared_preload_libraries"), after);
+        others.iter().for_each(|block| {
+            run_block(&mut client, block);
+        });
     }
 
     let query = append.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n");
-    for page in ["README.md", "docs/README.md", "docs/run/install.md"] {
+    for page in ["README.md", "docs/run/install.md", "docs/start/two-servers.md"] {
         assert!(read(page).contains(&query), "{page} has another query");
+    }
+}
+
+/// A page that showed the setting with only this library would switch off all others.
+#[test]
+fn no_page_replaces_the_libraries_that_are_preloaded() {
+    for Page { path, .. } in pages() {
+        assert!(!read(&path).contains("shared_preload_libraries = 'snowflake_id'"), "{path}");
     }
 }
 
