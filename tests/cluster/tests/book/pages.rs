@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use harness::book::{Page, Runner, files, of_test, pages, quoted, read, rows, words};
-use harness::examples::{blocks, blocks_at, run_block, run_examples};
+use harness::book::{Page, Runner, files, of_test, pages, quoted, read, rows, section, words};
+use harness::examples::{blocks, blocks_at, last_row, run_block, run_examples};
 use harness::*;
 
 /// A server whose first IDs may come late.
@@ -256,6 +256,24 @@ fn examples_of_a_fleet() {
     }
     assert!(checked >= 3, "only {checked} results were checked");
     assert!(server.is_some());
+}
+
+/// The layouts for large fleets have the worker IDs, the rate and the end that the server computes.
+#[test]
+fn layouts_of_large_fleets() {
+    let cluster = server();
+    let page = read("docs/run/registry.md");
+    let mut compared = 0;
+    for cells in rows(section(&page, "How many worker IDs")).skip(1) {
+        let layout = quoted(cells[1]).next().expect("a layout");
+        let query = format!(
+            "SELECT workers, ids_per_second, extract(year FROM exhausted_at) FROM snowflake_describe_layout('{layout}')"
+        );
+        let shown = [0, 2, 3].map(|at| cells[at].replace(',', "")).join(" | ");
+        assert_eq!(last_row(&mut cluster.connect(), &query), shown, "{layout}");
+        compared += 1;
+    }
+    assert!(compared > 3, "only {compared} layouts are compared");
 }
 
 /// The page about programs: each block begins with a comment that says where it is run. The client's doctests compile
