@@ -309,7 +309,8 @@ fn examples_of_the_protocol() {
 fn start_server_of(registry: &Cluster, page: &str) -> Cluster {
     let server = Cluster::builder().preload().stopped();
     let mut lines = page.lines().filter_map(|line| line.split_once(" = "));
-    let (name, value) = lines.find(|(name, _)| *name == "snowflake_id.registry").expect("no connection string");
+    let (name, value) =
+        lines.find(|(name, _)| *name == "snowflake_id.registry").expect("no connection string");
     let here = format!("host={}", registry.host().display());
     server.configure(&[(name, &value.trim_matches('\'').replace("host=registry1,registry2", &here))]);
     server.start_server();
