@@ -4,7 +4,7 @@
 //!         cargo run --release -p snowflake-id-client --example numbers -- 127.0.0.1:8080 clients.txt leaf
 //!
 //! The arguments are the address, the file of [`clients`], and the layout of IDs. Without a layout, the
-//! service gives out no IDs, and leases no worker ID. docs/tables/segments.md describes the paths.
+//! service gives out no IDs, and leases no worker ID. README.md describes the paths.
 //!
 //! The service keeps no numbers on disk. At SIGTERM and at Ctrl-C, it answers the requests that it has
 //! received, and hands its worker ID back.

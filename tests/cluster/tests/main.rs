@@ -13,10 +13,10 @@ mod book {
     mod changing_keys;
     mod clients;
     mod contents;
-    mod functions_in_postgresql;
     mod kubernetes;
     mod messages;
     mod monitoring;
+    mod other_generators;
     mod other_ways_of_reading;
     mod pages;
     mod pglogical;

@@ -1,4 +1,4 @@
-//! The service of docs/tables/segments.md: example `numbers` of the client crate.
+//! Example `numbers` of the client crate, with its README.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use harness::book::of_test;
-use harness::examples::blocks;
+use harness::book::read;
+use harness::examples::{block_at, blocks, run_block};
 use harness::segments::administer;
 use harness::*;
 
 use super::program::*;
 
-static PAGE: LazyLock<String> = LazyLock::new(|| of_test("numbers_over_http"));
+static PAGE: LazyLock<String> = LazyLock::new(|| read("client/examples/numbers/README.md"));
 const TOKEN: &str = "token=0f673adf80504e2eaa552f5d791b644c";
 
 /// The service takes numbers from a registry with the segments and the role of the page. Clients get what the page shows,
@@ -91,6 +91,23 @@ fn examples_of_the_page() {
         assert!(PAGE.contains(&format!("\n| `{name}")), "the page does not explain {name}");
     }
     end_cleanly(&fleet, service);
+}
+
+/// The files for the clients of Leaf and Tinyid.
+#[test]
+fn files_in_place_of_leaf_and_tinyid() {
+    let fleet = with_segments_of_page();
+    let mut client = fleet.registry.connect();
+    client.run(
+        "CREATE TABLE leaf_alloc (biz_tag text);
+         INSERT INTO leaf_alloc VALUES ('leaf-riders'), ('leaf-orders');
+         CREATE TABLE tiny_id_token (token text, biz_type text);
+         INSERT INTO tiny_id_token VALUES ('0f673adf80504e2eaa552f5d791b644c', 'test'),
+                                          ('0f673adf80504e2eaa552f5d791b644c', 'test_odd')",
+    );
+    for place in ["on a copy of Leaf's table", "on a copy of Tinyid's table"] {
+        assert_eq!(run_block(&mut client, block_at(&PAGE, place)), 1);
+    }
 }
 
 /// Without a layout, there are no IDs and no worker ID.

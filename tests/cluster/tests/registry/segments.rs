@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::book::of_test;
+use harness::examples::blocks;
 use harness::*;
 
 use super::member::many;
@@ -175,15 +176,10 @@ fn a_server_comes_from_another_registry() {
     }
 }
 
-/// The steps in docs/tables/segments.md for moving existing sequences.
+/// The SQL in docs/tables/from-other-generators.md for numbers.
 #[test]
 fn numbers_of_other_systems_go_on() {
-    let page = of_test("examples_of_segments");
-    let statements = |title: &str| -> String {
-        let (_, after) = page.split_once(&format!("### {title}\n")).unwrap_or_else(|| panic!("{title}"));
-        let lines = after.lines().skip_while(|line| !line.starts_with("    "));
-        lines.take_while(|line| line.starts_with("    ") || line.is_empty()).collect::<Vec<_>>().join("\n")
-    };
+    let page = of_test("numbers_of_other_systems_go_on");
     let cluster = start(Cluster::builder());
     let mut client = cluster.connect();
     client.run(
@@ -195,13 +191,11 @@ fn numbers_of_other_systems_go_on() {
          CREATE TABLE tiny_id_info (biz_type text PRIMARY KEY, begin_id bigint, max_id bigint, step int,
                                     delta int, remainder int);
          INSERT INTO tiny_id_info VALUES ('one', 1, 100000, 1000, 1, 0), ('odd', 1, 100000, 1000, 2, 1),
-                                         ('even', 1, 100001, 1000, 2, 0), ('three', 0, 9, 10, 3, 0);",
+                                         ('even', 1, 100001, 1000, 2, 0), ('three', 0, 9, 10, 3, 0);
+         CREATE TABLE orders (id bigint PRIMARY KEY);
+         INSERT INTO orders VALUES (5000016), (5000017);",
     );
-    for title in ["From Leaf", "From Tinyid", "From an auto-increment pair"] {
-        let commands = statements(title);
-        assert!(commands.contains("create_segment"), "{commands}");
-        client.run(&commands);
-    }
+    blocks(&page).for_each(|block| client.run(block));
     let described =
         "SELECT count(*) FROM leaf_alloc AS l JOIN snowflake_registry.segments AS s ON s.name = l.biz_tag
                      WHERE s.description IS NOT DISTINCT FROM l.description";
@@ -218,9 +212,10 @@ fn numbers_of_other_systems_go_on() {
         ("odd", 100_001, 2, 1_000),
         ("even", 100_002, 2, 1_000),
         ("three", 12, 3, 10),
-        ("orders of 1", 5_000_001, 2, 1_000),
-        ("orders of 2", 5_000_002, 2, 1_000),
-        ("orders", 5_000_001, 1, 1_000),
+        ("redis orders", 5_000_018, 1, 1_000),
+        ("pair orders", 5_000_001, 1, 1_000),
+        ("pair odd", 5_000_001, 2, 1_000),
+        ("pair even", 5_000_002, 2, 1_000),
     ] {
         let taken = server.granted(&mut client, name);
         assert_eq!(
@@ -229,4 +224,6 @@ fn numbers_of_other_systems_go_on() {
             "{name}"
         );
     }
+    let slips = server.granted(&mut client, "slips").first.unwrap();
+    assert_eq!(slips % 100_000, 318);
 }

@@ -1,27 +1,38 @@
-//! Rows with UUIDs get IDs of the time at which they were created, with the SQL of the page, even if many rows have the
-//! same time.
+//! Rows with UUIDs get IDs of the time at which they were created, with the SQL of the example, even if many rows have
+//! the same time.
 
 use harness::book::read;
-use harness::examples::{blocks, run_block};
+use harness::examples::run_block;
 use harness::*;
 use std::sync::LazyLock;
 
-static PAGE: LazyLock<String> = LazyLock::new(|| read("docs/tables/from-other-generators.md"));
+static EXAMPLE: LazyLock<String> = LazyLock::new(|| read("examples/from-other-generators/uuid.sql"));
 
-/// The blocks of the page that make the IDs and copy them, for a table with a column of the creation time. The IDs are
-/// kept for comparison.
-fn backfill() -> impl Iterator<Item = String> {
-    let mine = blocks(&PAGE)
-        .filter(|block| ["ADD COLUMN number", "order_numbers"].iter().any(|part| block.contains(part)));
-    // The result is that of the page's rows.
+/// The steps that make the IDs and copy them, for a table with a column of the creation time. The IDs are kept for
+/// comparison.
+fn backfill() -> String {
+    let (_, steps) = EXAMPLE.split_once("-- Step 1:").unwrap();
+    let (steps, _) = steps.split_once("-- Step 4:").unwrap();
+    // The row and the result are those of the example.
     let changes = [
         ("time_of(id)", "created_at"),
+        ("INSERT INTO orders (id, item) VALUES ('019ad000-0000-7333-8333-333333333333', 'pepper');", ""),
         ("; -- tea rice salt pepper", ";"),
         ("DROP TABLE order_numbers;", ""),
     ];
-    mine.map(move |block| {
-        changes.iter().fold(block.to_owned(), |block, (page, here)| block.replace(page, here))
+    changes.iter().fold(format!("--{steps}"), |steps, (there, here)| {
+        assert!(steps.contains(there), "{there}");
+        steps.replace(there, here)
     })
+}
+
+/// The tables of the example.
+#[test]
+fn the_example() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    wait_for_first_id(&mut client);
+    assert_eq!(run_block(&mut client, &EXAMPLE), 5);
 }
 
 /// Fills a table with as many rows as named for each time, in milliseconds, and checks the IDs. Returns the longest
@@ -40,10 +51,7 @@ fn backfilled(rows: &[(i64, i64)]) -> i64 {
              FROM generate_series(1, {count})"
         ));
     }
-    assert_eq!(backfill().count(), 3);
-    backfill().for_each(|block| {
-        run_block(&mut client, &block);
-    });
+    run_block(&mut client, &backfill());
 
     let total: i64 = rows.iter().map(|(_, count)| count).sum();
     assert_eq!(single::<i64>(&mut client, "SELECT count(DISTINCT number) FROM orders"), total);
