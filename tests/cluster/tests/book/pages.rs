@@ -11,13 +11,13 @@ fn server() -> Cluster {
     Cluster::builder().worker(1).short_horizon().set("snowflake_id.max_wait", "1min").start()
 }
 
-/// On a server with its registry in the same database. `registry::segments` runs the examples of moving from other systems.
+/// On a server with its registry in the same database.
 #[test]
 fn examples_of_segments() {
     let cluster = server();
     let mut client = cluster.connect();
     client.run("DROP EXTENSION snowflake_id");
-    run_examples(&mut client, &of_test("examples_of_segments"), 10);
+    run_examples(&mut client, &of_test("examples_of_segments"), 16);
 }
 
 /// Each site has a registry. Servers get worker IDs and numbers of their site, even if they request others.
@@ -49,13 +49,13 @@ fn examples_of_several_sites() {
     assert!((0..=511).contains(&leased_worker(&of_b)));
 }
 
-/// GET requests of PostgREST, which are read-only transactions, get no numbers. `client::numbers_over_http` tests the
-/// service of the page.
+/// GET requests of PostgREST, which are read-only transactions, get no numbers.
 #[test]
-fn examples_of_numbers_over_http() {
+fn example_of_postgrest() {
     let cluster = segments::single_server().start();
     let mut client = cluster.connect();
-    blocks(&of_test("numbers_over_http")).for_each(|block| client.run(block));
+    client.run("SELECT snowflake_registry.create_segment('orders')");
+    client.run(&read("examples/segments/postgrest.sql"));
     client.run("SET ROLE web");
     assert_eq!(failure(&mut client, "SELECT snowflake_segment_nextval('orders')").0, "42501");
     assert_eq!(single::<i64>(&mut client, "SELECT api.next_order()"), 1);
