@@ -49,6 +49,13 @@ pub fn block_at<'a>(page: &'a str, place: &'a str) -> &'a str {
     block
 }
 
+/// The parts of an SQL file, as blocks of a page. A part begins with a comment that says where it is run, and ends before an
+/// empty line.
+pub fn as_blocks(file: &str) -> String {
+    let parts = file.split("\n\n").filter(|part| part.starts_with("-- on "));
+    parts.map(|part| format!("```sql\n{}\n```\n", part.trim_end())).collect()
+}
+
 /// The query of the only block that is run at a place, without the comment that follows it.
 pub fn query_at<'a>(page: &'a str, place: &'a str) -> &'a str {
     block_at(page, place).rsplit_once(';').unwrap().0

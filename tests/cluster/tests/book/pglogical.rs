@@ -1,7 +1,7 @@
-//! Several writers with pglogical on PostgreSQL 15, as docs/run/replication.md describes, with Debian's package.
+//! Several writers with pglogical on PostgreSQL 15, by examples/replication/pglogical.sql, with Debian's package.
 
-use harness::book::{of_test, section};
-use harness::examples::{block_at, query_at};
+use harness::book::read;
+use harness::examples::{as_blocks, block_at, query_at};
 use harness::installation::installation_with;
 use harness::*;
 
@@ -16,14 +16,11 @@ fn three_servers_with_pglogical() {
     let Some((_dir, pg_config)) = needs("pglogical (Debian: postgresql-15-pglogical)", installation) else {
         return;
     };
-    let page = of_test("several_writers");
-    let section = section(&page, "PostgreSQL 15: pglogical");
+    let file = read("examples/replication/pglogical.sql");
+    let blocks = as_blocks(&file);
     let fleet = Fleet::start("");
-    let lines = section
-        .lines()
-        .skip_while(|line| !line.starts_with("    "))
-        .take_while(|line| line.starts_with("    "));
-    let settings: Vec<_> = lines.map(|line| line.trim().split_once(" = ").unwrap()).collect();
+    let lines = file.lines().filter_map(|line| line.strip_prefix("--     "));
+    let settings: Vec<_> = lines.map(|line| line.split_once(" = ").unwrap()).collect();
     assert!(settings.len() >= 6, "{settings:?}");
     let server = || {
         let start = fleet.server().of(&pg_config);
@@ -37,12 +34,12 @@ fn three_servers_with_pglogical() {
     assert_distinct(&workers);
     let all = || servers.iter().zip(NAMES);
     for server in all() {
-        run_for(block_at(section, "on server alpha, with its own name on each server"), server, server);
+        run_for(block_at(&blocks, "on server alpha, with its own name on each server"), server, server);
     }
     for server in all() {
         for publisher in all().filter(|(_, from)| *from != server.1) {
-            run_for(block_at(section, "on server alpha, for each other server"), server, publisher);
-            let query = query_at(section, "on server alpha, until the result is true");
+            run_for(block_at(&blocks, "on server alpha, for each other server"), server, publisher);
+            let query = query_at(&blocks, "on server alpha, until the result is true");
             let query = renamed(query, server.1, publisher.1);
             eventually(&query, || single::<bool>(&mut server.0.connect(), &query));
         }

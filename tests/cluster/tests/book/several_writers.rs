@@ -1,22 +1,28 @@
-//! The procedures of docs/run/replication.md, typed as they are while all servers are written to.
+//! The procedures of docs/run/replication.md and examples/replication/another_writer.sql, typed as they are while all servers
+//! are written to.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use harness::book::of_test;
-use harness::examples::{block_at, query_at, run_block};
+use harness::book::{of_test, read};
+use harness::examples::{as_blocks, block_at, query_at, run_block};
 use harness::*;
 use postgres::types::PgLsn;
 
-/// Three servers that lease their worker IDs, and the page.
+/// Three servers that lease their worker IDs, and the blocks of the page and of the file.
 struct Site {
     fleet: Fleet,
     page: String,
 }
 
 impl Site {
+    fn new() -> Site {
+        let file = read("examples/replication/another_writer.sql");
+        Site { fleet: Fleet::start(""), page: of_test("several_writers") + &as_blocks(&file) }
+    }
+
     fn server(&self) -> Cluster {
         self.fleet
             .server()
@@ -136,7 +142,7 @@ fn rows_are_written_on_all_servers() {
         println!("there is no parameter origin");
         return;
     }
-    let site = Site { fleet: Fleet::start(""), page: of_test("several_writers") };
+    let site = Site::new();
     let (alpha, beta) = (site.server(), site.server());
     let all = [&alpha, &beta, &beta];
     for server in [&alpha, &beta] {
@@ -220,7 +226,7 @@ fn all_tables_of_three_servers() {
         println!("there is no parameter origin");
         return;
     }
-    let site = Site { fleet: Fleet::start(""), page: of_test("several_writers") };
+    let site = Site::new();
     let servers = [site.server(), site.server(), site.server()];
     let all = servers.each_ref();
     let setup = block_at(&site.page, "on each server").replace("FOR TABLE orders", "FOR ALL TABLES");

@@ -162,7 +162,7 @@ fn beside_the_old_server_with_a_fixed_worker_id() {
         Some(repeats(&taken[1], &taken[0])).filter(|&repeated| repeated > 0)
     });
     println!("{repeated} IDs came twice");
-    assert_told("a server on another machine, with a fixed worker ID, while the old one runs", &shows(&copy));
+    assert_told("a server beside the old one, with a fixed worker ID", &shows(&copy));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn with_a_lease() {
     all.extend(beside(both, || ()).0.concat());
     assert_ne!(leased_worker(&server), leased_worker(&copy));
     assert_distinct(&all);
-    assert_told("a server with a leased worker ID, whether the old one runs or not", &shows(&copy));
+    assert_told("a server with a leased worker ID", &shows(&copy));
 }
 
 /// The registry forgets a lease that was granted after the target. Its holder continues. New servers wait.
