@@ -56,8 +56,9 @@ impl Citus {
 
     /// A node with the settings of the page, and with its own role.
     fn new_node(&self, node: usize) -> Builder {
-        let lines = section(SECTIONS[0]).lines().filter_map(|line| line.strip_prefix("       "));
-        let settings = lines.filter_map(|line| line.split_once(" = "));
+        let (_, lines) = section(SECTIONS[0]).split_once("```text\n").unwrap();
+        let (lines, _) = lines.split_once("```").unwrap();
+        let settings = lines.lines().filter_map(|line| line.trim_start().split_once(" = "));
         let server = settings.fold(Cluster::builder(), |server, (name, value)| {
             let value = value.trim_matches('\'').replace("user=node1", &format!("user=node{}", node + 1));
             server.set(name, self.at_home(&value))

@@ -1,5 +1,5 @@
-//! Clusters of two servers under Patroni. The configuration is that of docs/run/platforms.md. The programs come from
-//! Debian packages.
+//! Clusters of two servers under Patroni. The configuration is that of docs/run/platforms.md and examples/platforms. The
+//! programs come from Debian packages.
 
 use std::fs;
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use postgres::config::{Config, TargetSessionAttrs};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::book::of_make;
+use crate::book::{of_make, read};
 use crate::user::{as_server_user, new_dir};
 use crate::{Cluster, ask_pg_config, cut_power, eventually, pg_config, successful};
 
@@ -105,7 +105,7 @@ impl Site {
         let server = Cluster::without_data(bin_dir.clone().into());
         let dir = server.host().to_str().unwrap();
         let [etcd_port, rest_port, port] = self.ports;
-        let mut yaml = block(&format!("yaml\n# /etc/patroni/config.yml of {scope}1.")).to_owned();
+        let mut yaml = read(&format!("examples/platforms/patroni-{scope}1.yml"));
         for (from, to) in [
             (&*format!("{scope}1"), &*format!("{scope}{number}")),
             (&format!("10.0.0.{network}1"), &format!("10.0.0.{network}{number}")),
@@ -121,7 +121,7 @@ impl Site {
             yaml = yaml.replace(from, to);
         }
         fs::write(server.host().join("config.yml"), yaml).unwrap();
-        let password = PAGE.lines().find(|line| line.starts_with("    *:")).unwrap().trim();
+        let password = PAGE.lines().find(|line| line.starts_with("*:")).unwrap();
         let script = format!("umask 077; echo '{password}' >fleet.pass");
         successful(&mut shell(self.dir.path(), server.host(), &script));
         server

@@ -6,8 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use harness::book::read;
 use harness::citus::{Citus, is_installed, section};
-use harness::examples::{blocks, last_row};
+use harness::examples::{blocks, last_row, run_block};
 use harness::*;
 use postgres::error::SqlState;
 
@@ -233,13 +234,16 @@ fn nodes_are_added_moved_and_lost_under_load() {
     println!("{} rows under the worker IDs {workers:?}", stored.len());
     assert_eq!(workers.len(), 5);
 
-    // The last section of the page.
+    // The last limit of the page.
     coordinator.run("INSERT INTO kinds (name) SELECT generate_series(1, 100)");
-    blocks(section("Limits")).for_each(|block| _ = citus.run(block));
+    run_block(&mut coordinator, &read("examples/platforms/citus-new-column.sql"));
     assert_eq!(copies(&mut coordinator, "public_id", "kinds"), 1);
     coordinator.run("ALTER TABLE kinds ADD COLUMN other bigint DEFAULT snowflake_nextval()");
     assert!(copies(&mut coordinator, "other", "kinds") > 1, "the warning about new columns is out of date");
-    blocks(section("Time ranges")).for_each(|block| _ = citus.run(block));
+    println!(
+        "{}",
+        plan(&mut coordinator, "SELECT * FROM orders WHERE snowflake_since(id, now() - interval '1 hour')")
+    );
 }
 
 /// Inserts rows through a node, and notes the IDs that it returns. Continues after the errors that a lost worker causes.
@@ -354,7 +358,7 @@ fn tables_with_a_sequence() {
     let (_, message) =
         failure(&mut client, "ALTER TABLE customers ALTER COLUMN id SET DEFAULT snowflake_nextval()");
     assert!(message.contains("involving partition column"), "{message}");
-    blocks(section("Tables with a sequence")).for_each(|block| _ = citus.run(block));
+    run_block(&mut client, &read("examples/platforms/citus-sequences.sql"));
     for node in &citus.nodes[..2] {
         node.connect().run(
             "INSERT INTO local (what) VALUES ('new'); INSERT INTO customers (what) VALUES ('new');
