@@ -24,6 +24,7 @@
 #   make instructions    counts the instructions for one ID, and compares the counts with the recorded counts    (RECORD=1 records the counts)
 #   make pictures        draws the pictures of the book from the CSV files in docs/figures
 #   make book            builds the book in target/book, and checks links, contrast and widths
+#   make design-book     builds the book for contributors in target/design-book
 #   make links           checks the links of the book, without building it
 #   make dist            builds the archive for PGXN from the committed files
 #   make deb             builds Debian packages for the PostgreSQL of PG_CONFIG in target/deb
@@ -38,7 +39,7 @@
 # PG_CONFIG=/path/to/pg_config selects another PostgreSQL than Debian's version 15. "make test-all" installs the other
 # versions below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni citus clients test-monitoring rehearsal verify simulate lockstep adoptions fuzz bench figures instructions pictures book links dist deb rpm image test-packages test-arm64 lint sql clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni citus clients test-monitoring rehearsal verify simulate lockstep adoptions fuzz bench figures instructions pictures book design-book links dist deb rpm image test-packages test-arm64 lint sql clean
 
 all:
 	@scripts/build.sh
@@ -111,6 +112,9 @@ instructions:
 
 book:
 	@scripts/book.sh
+
+design-book:
+	@scripts/book.sh design
 
 links:
 	@scripts/book.sh links

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Builds the book from docs/ in target/book. Then checks all links and anchors in the book and in the Markdown files
-# of the repository, and checks that no page of the book loads anything from another host. Neither building nor
-# reading the book needs a network.
+# Builds the book from docs/ in target/book, and the book for contributors from docs/design in target/design-book. Then
+# checks all links and anchors in both and in the Markdown files of the repository, and checks that no page loads
+# anything from another host. Neither building nor reading a book needs a network.
 #
 # Then opens all pages in a browser, in both themes and three widths: checks that texts and icons have enough contrast,
 # and that nothing is cut off. This takes a minute. Then searches the book.
 #
-# "scripts/book.sh links" only checks the links of the Markdown files, which takes seconds.
+# "scripts/book.sh links" only checks the links of the Markdown files, which takes seconds. "scripts/book.sh build" only
+# builds the book, as packages do, and "scripts/book.sh design" only that for contributors.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -24,7 +25,7 @@ if [ "${1:-}" = links ]; then
 fi
 
 readonly version=0.5.4
-readonly mdbook=target/tools/bin/mdbook book=target/book
+readonly mdbook=target/tools/bin/mdbook book=target/book design=target/design-book
 
 if [ "$("$mdbook" --version 2>/dev/null)" != "mdbook v$version" ]; then
     say "installing mdBook $version"
@@ -34,21 +35,50 @@ if [ "$("$mdbook" --version 2>/dev/null)" != "mdbook v$version" ]; then
         --no-default-features --features search --version "=$version" mdbook
 fi
 
-"$mdbook" build docs
-# mdBook also copies files that are not pages.
-find "$book" \( -name '*.rs' -o -name '*.toml' -o -name 'Cargo.lock' -o -name '.gitignore' \) -delete
-find "$book" -type d -empty -delete
-# Adapt links that are valid in the repository but not in the book: the README.md of a folder becomes index.html, and
-# the book does not contain source code.
-find "$book" -name '*.html' -exec sed --regexp-extended --in-place \
-    -e 's#(href="[^":]*)README\.html#\1index.html#g' \
-    -e 's#<a href="(\.\./)+(([^"]*/)?)([^"]+\.(rs|sh|sql|yml|json|txt))">(<code>)?\4(</code>)?</a>#<code>\2\4</code>#g' \
-    -e 's#<a href="(\.\./)+([^"]+\.(rs|sh|sql|yml|json|txt))">((<code>)?[^<]*(</code>)?)</a>#\4 (<code>\2</code>)#g' {} +
+# Builds a book from a directory. mdBook also copies files that are not pages.
+#
+# Links that are valid in the repository but not in the book are adapted: the README.md of a folder becomes index.html,
+# the two books are beside each other, and neither contains source code. A package has only the first book.
+build() {
+    local from=$1 to=$2
+    rm -rf "$to" target/pages-of-book
+    mkdir -p target/pages-of-book
+    find "$from" \( -name target -o -path docs/design/model/src -o -path docs/pictures/src \) -prune -o \
+        -type f -exec cp --parents -t target/pages-of-book {} +
+    if [ "$from" = docs ]; then
+        rm -r target/pages-of-book/docs/design
+    else
+        cp docs/book.css docs/page.js target/pages-of-book/"$from"
+    fi
+    "$mdbook" build "target/pages-of-book/$from" --dest-dir "$PWD/$to"
+    rm -r target/pages-of-book
+    find "$to" \( -name '*.rs' -o -name '*.toml' -o -name 'Cargo.lock' -o -name '.gitignore' \) -delete
+    find "$to" -type d -empty -delete
+    find "$to" -name '*.html' -exec sed --regexp-extended --in-place \
+        -e 's#(href="[^":]*)README\.html#\1index.html#g' \
+        -e 's#<a href="(\.\./)*design/([^"]+)\.html(\#[^"]*)?">(<code>)?([^<]*)(</code>)?</a>#\5 (<code>docs/design/\2.md</code>)#g' \
+        -e 's#href="((\.\./)*)examples/#href="\1EXAMPLES/#g' \
+        -e 's#<a href="(\.\./)+(([^"]*/)?)([^"]+\.(rs|sh|sql|yml|json|txt))">(<code>)?\4(</code>)?</a>#<code>\2\4</code>#g' \
+        -e 's#<a href="(\.\./)+([^"]+\.(rs|sh|sql|yml|json|txt))">((<code>)?[^<]*(</code>)?)</a>#\4 (<code>\2</code>)#g' \
+        -e 's#EXAMPLES/#examples/#g' {} +
+}
+if [ "${1:-}" != design ]; then
+    build docs "$book"
+    [ "${1:-}" != build ] || exit 0
+fi
+build docs/design "$design"
+# Its links to the pages for users lead into the other book.
+find "$design" -maxdepth 1 -name '*.html' -exec sed -Ei 's#((href|src|srcset)=")\.\./([a-z])#\1../book/\3#g' {} +
+find "$design" -mindepth 2 -name '*.html' -exec sed -Ei 's#((href|src|srcset)=")\.\./\.\./([a-z])#\1../../book/\3#g' {} +
+if [ "${1:-}" = design ]; then
+    say "the book for contributors: $design/index.html"
+    exit
+fi
 
-{ in_clone ls-files '*.md' && find "$book" -name '*.html' -o -name '*.css'; } | check_links
+{ in_clone ls-files '*.md' && find "$book" "$design" -name '*.html' -o -name '*.css'; } | check_links
 if grep -rnoE --include='*.html' --include='*.css' \
     -e '(src|srcset|data|poster)="([^"]*[ ,])?([a-z]+:)?//[^"]*' -e '<link[^>]*href="([a-z]+:)?//[^"]*' \
-    -e '(url\(|@import )["'\'']?([a-z]+:)?//[^"'\'')]*' "$book"; then
+    -e '(url\(|@import )["'\'']?([a-z]+:)?//[^"'\'')]*' "$book" "$design"; then
     echo "the book loads this from elsewhere" >&2
     exit 1
 fi

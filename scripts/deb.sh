@@ -39,8 +39,8 @@ snowflake-id ($version) unstable; urgency=medium
 
  -- $maintainer  $(LC_ALL=C date --utc --date "@$SOURCE_DATE_EPOCH" -R)
 END
-collect_docs "$stage" "$package"
-printf '%s\n' README.md crates.txt docs monitoring >"$stage/debian/docs"
+collect_docs "$stage"
+printf '%s\n' README.md crates.txt docs html monitoring >"$stage/debian/docs"
 # Debian's directories, even if the PostgreSQL of PG_CONFIG has others.
 install_release "$stage/root" "/usr/lib/postgresql/$PG_MAJOR/lib" "/usr/share/postgresql/$PG_MAJOR/extension"
 

@@ -40,15 +40,18 @@ install_release() {
     done < <(find "$PACKAGE_DIR/$PG_MAJOR" -type f)
 }
 
-# Collects the documentation of a package in a directory: README.md, CHANGELOG.md, crates.txt, docs and monitoring. The
-# alerts link to the runbooks in /usr/share/doc/PACKAGE.
+# Collects the documentation of a package in a directory: README.md, CHANGELOG.md, crates.txt, docs, monitoring, and the
+# book as HTML.
 collect_docs() {
-    local to=$1 package=$2
+    local to=$1
     cp README.md CHANGELOG.md "$to"
     scripts/crates.sh "$PG_MAJOR" >"$to/crates.txt"
     cp -R monitoring "$to/monitoring"
     rm "$to/monitoring/alerts_test.yml"
-    sed -i "s|/postgresql-15-snowflake-id/|/$package/|" "$to/monitoring/alerts.yml"
-    # The pages of the book, with what they show and link to. Compilers may have left files beside them.
-    find docs -name target -prune -o \( -name '*.md' -o -name '*.svg' -o -name '*.csv' \) -exec cp --parents -t "$to" {} +
+    # The pages for users, with what they show and link to.
+    find docs -path docs/design -prune -o -name target -prune -o \
+        \( -name '*.md' -o -name '*.svg' -o -name '*.csv' -o -name '*.txt' -o -path 'docs/examples/*/*' \) \
+        -type f -exec cp --parents -t "$to" {} +
+    scripts/book.sh build
+    cp -R target/book "$to/html"
 }

@@ -75,7 +75,8 @@ diff - <(cd "$files" && find . -type f -printf '/%P\n' | LC_ALL=C sort) <<END ||
 /usr/share/doc/$package/changelog.gz
 /usr/share/doc/$package/copyright
 /usr/share/doc/$package/crates.txt.gz
-$(in_clone ls-files 'docs/*.md' 'docs/*.svg' 'docs/*.csv' | LC_ALL=C sort | sed "s|^|/usr/share/doc/$package/|")
+$(in_clone ls-files 'docs/*.md' 'docs/*.svg' 'docs/*.csv' 'docs/*.txt' docs/examples ':!docs/design' | LC_ALL=C sort | sed "s|^|/usr/share/doc/$package/|")
+$(cd target/book && find . -type f -printf "/usr/share/doc/$package/html/%P\n" | LC_ALL=C sort)
 /usr/share/doc/$package/monitoring/alerts.yml
 /usr/share/doc/$package/monitoring/dashboard.json
 /usr/share/doc/$package/monitoring/postgres_exporter.yml
@@ -85,8 +86,8 @@ $(in_clone ls-files 'docs/*.md' 'docs/*.svg' 'docs/*.csv' | LC_ALL=C sort | sed 
 /usr/share/postgresql/$PG_MAJOR/extension/snowflake_id_registry--$(extension_version).sql
 /usr/share/postgresql/$PG_MAJOR/extension/snowflake_id_registry.control
 END
-runbooks=$(sed -n 's|.*runbook_url: "file://\([^#]*\)#.*|\1|p' "$files/usr/share/doc/$package/monitoring/alerts.yml" | sort -u)
-[ -s "$files$runbooks" ] || failed "the alerts link to runbooks that are not in the package: $runbooks"
+runbooks=$(sed -n 's|.*runbook_url: "https://BOOK/\([^#]*\)#.*|\1|p' "$files/usr/share/doc/$package/monitoring/alerts.yml" | sort -u)
+[ -s "$files/usr/share/doc/$package/html/$runbooks" ] || failed "the alerts link to a page that is not in the package: $runbooks"
 library=$files/usr/lib/postgresql/$PG_MAJOR/lib/snowflake_id.so
 build_id=$(readelf --notes "$library" | sed -n 's/.*Build ID: //p')
 dpkg-deb --contents "$symbols" | grep >/dev/null "/usr/lib/debug/.build-id/${build_id:0:2}/${build_id:2}.debug" ||

@@ -40,7 +40,9 @@ diff - <(query --queryformat '[%{FILEMODES:perms} %{FILEUSERNAME} %{FILEGROUPNAM
 -rw-r--r-- root root /usr/share/doc/$name/CHANGELOG.md
 -rw-r--r-- root root /usr/share/doc/$name/README.md
 -rw-r--r-- root root /usr/share/doc/$name/crates.txt
-$(in_clone ls-files 'docs/*.md' 'docs/*.svg' 'docs/*.csv' | LC_ALL=C sort | sed "s|^|-rw-r--r-- root root /usr/share/doc/$name/|")
+$(in_clone ls-files 'docs/*.md' 'docs/*.svg' 'docs/*.csv' 'docs/*.txt' docs/examples ':!docs/design' | LC_ALL=C sort |
+        sed "s|^|-rw-r--r-- root root /usr/share/doc/$name/|")
+$(cd target/book && find . -type f -printf "-rw-r--r-- root root /usr/share/doc/$name/html/%P\n" | LC_ALL=C sort)
 -rw-r--r-- root root /usr/share/doc/$name/monitoring/alerts.yml
 -rw-r--r-- root root /usr/share/doc/$name/monitoring/dashboard.json
 -rw-r--r-- root root /usr/share/doc/$name/monitoring/postgres_exporter.yml
@@ -65,13 +67,15 @@ mkdir "$RPM_DIR/files"
 rpm2cpio "$rpm" | cpio --extract --quiet --make-directories --directory "$RPM_DIR/files"
 dpkg-deb --extract "$deb" "$RPM_DIR/deb"
 diff -r "$RPM_DIR/files$prefix/share/extension" "$RPM_DIR/deb/usr/share/postgresql/17/extension"
-diff -r "$RPM_DIR/files/usr/share/doc/$name/docs" "$RPM_DIR/deb/usr/share/doc/postgresql-17-snowflake-id/docs"
+for documents in docs html; do
+    diff -r "$RPM_DIR/files/usr/share/doc/$name/$documents" "$RPM_DIR/deb/usr/share/doc/postgresql-17-snowflake-id/$documents"
+done
 library=$RPM_DIR/files$prefix/lib/snowflake_id.so
 build_id() { readelf --notes "$1" | sed -n 's/.*Build ID: //p' | grep .; }
 [ "$(build_id "$library")" = "$(build_id "$RPM_DIR/deb/usr/lib/postgresql/17/lib/snowflake_id.so")" ] || failed "it is another library"
 ! readelf --sections "$library" | grep >/dev/null '\.debug_' || failed "the library has debug symbols"
-runbooks=$(sed -n 's|.*runbook_url: "file://\([^#]*\)#.*|\1|p' "$RPM_DIR/files/usr/share/doc/$name/monitoring/alerts.yml" | sort -u)
-[ -s "$RPM_DIR/files$runbooks" ] || failed "the alerts link to runbooks that are not in the package: $runbooks"
+runbooks=$(sed -n 's|.*runbook_url: "https://BOOK/\([^#]*\)#.*|\1|p' "$RPM_DIR/files/usr/share/doc/$name/monitoring/alerts.yml" | sort -u)
+[ -s "$RPM_DIR/files/usr/share/doc/$name/html/$runbooks" ] || failed "the alerts link to a page that is not in the package: $runbooks"
 for path in "$PWD" "${CARGO_HOME:-$HOME/.cargo}" "$(rustc --print sysroot)"; do
     ! grep -rF "$path" "$RPM_DIR/files" || failed "a path of this machine is in the package"
 done

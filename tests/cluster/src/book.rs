@@ -49,11 +49,11 @@ pub fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// The pages of the book. `SUMMARY.md`, its list of contents, is none.
+/// The pages of the book for users and of that for contributors. `SUMMARY.md`, a list of contents, is none.
 pub fn pages() -> Vec<Page> {
     files("docs", ".md")
         .iter()
-        .filter(|path| *path != "docs/SUMMARY.md")
+        .filter(|path| !path.ends_with("/SUMMARY.md"))
         .filter_map(|path| Page::read(path))
         .collect()
 }

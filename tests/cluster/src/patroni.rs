@@ -1,4 +1,4 @@
-//! Clusters of two servers under Patroni. The configuration is that of docs/run/platforms.md and examples/platforms. The
+//! Clusters of two servers under Patroni. The configuration is that of docs/run/platforms.md and docs/examples/platforms. The
 //! programs come from Debian packages.
 
 use std::fs;
@@ -105,7 +105,7 @@ impl Site {
         let server = Cluster::without_data(bin_dir.clone().into());
         let dir = server.host().to_str().unwrap();
         let [etcd_port, rest_port, port] = self.ports;
-        let mut yaml = read(&format!("examples/platforms/patroni-{scope}1.yml"));
+        let mut yaml = read(&format!("docs/examples/platforms/patroni-{scope}1.yml"));
         for (from, to) in [
             (&*format!("{scope}1"), &*format!("{scope}{number}")),
             (&format!("10.0.0.{network}1"), &format!("10.0.0.{network}{number}")),

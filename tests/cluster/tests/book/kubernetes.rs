@@ -1,4 +1,4 @@
-//! The SQL of docs/run/platforms.md and the settings of examples/platforms/kubernetes.yaml, on ordinary servers. The registry has the address, the
+//! The SQL of docs/run/platforms.md and the settings of docs/examples/platforms/kubernetes.yaml, on ordinary servers. The registry has the address, the
 //! certificate and the password files that the operator provides. No operator runs here.
 
 use std::collections::BTreeSet;
@@ -88,7 +88,7 @@ fn two_clusters_and_a_registry() {
     if !has_tls() {
         return;
     }
-    let page = of_test("kubernetes") + &read("examples/platforms/kubernetes.yaml");
+    let page = of_test("kubernetes") + &read("docs/examples/platforms/kubernetes.yaml");
     let registry = Cluster::builder().stopped();
     let address = format!("127.76.{}.{}", std::process::id() % 250, std::process::id() / 250 % 250);
     registry.configure(&[("listen_addresses", &address), ("ssl", "on"), ("cluster_name", "registry")]);

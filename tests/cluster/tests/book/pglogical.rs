@@ -1,4 +1,4 @@
-//! Several writers with pglogical on PostgreSQL 15, by examples/replication/pglogical.sql, with Debian's package.
+//! Several writers with pglogical on PostgreSQL 15, by docs/examples/replication/pglogical.sql, with Debian's package.
 
 use harness::book::read;
 use harness::examples::{as_blocks, block_at, query_at};
@@ -16,7 +16,7 @@ fn three_servers_with_pglogical() {
     let Some((_dir, pg_config)) = needs("pglogical (Debian: postgresql-15-pglogical)", installation) else {
         return;
     };
-    let file = read("examples/replication/pglogical.sql");
+    let file = read("docs/examples/replication/pglogical.sql");
     let blocks = as_blocks(&file);
     let fleet = Fleet::start("");
     let lines = file.lines().filter_map(|line| line.strip_prefix("--     "));

@@ -1,4 +1,4 @@
-//! The procedures of docs/run/replication.md and examples/replication/another_writer.sql, typed as they are while all servers
+//! The procedures of docs/run/replication.md and docs/examples/replication/another_writer.sql, typed as they are while all servers
 //! are written to.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ struct Site {
 
 impl Site {
     fn new() -> Site {
-        let file = read("examples/replication/another_writer.sql");
+        let file = read("docs/examples/replication/another_writer.sql");
         Site { fleet: Fleet::start(""), page: of_test("several_writers") + &as_blocks(&file) }
     }
 

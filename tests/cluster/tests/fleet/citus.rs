@@ -236,7 +236,7 @@ fn nodes_are_added_moved_and_lost_under_load() {
 
     // The last limit of the page.
     coordinator.run("INSERT INTO kinds (name) SELECT generate_series(1, 100)");
-    run_block(&mut coordinator, &read("examples/platforms/citus-new-column.sql"));
+    run_block(&mut coordinator, &read("docs/examples/platforms/citus-new-column.sql"));
     assert_eq!(copies(&mut coordinator, "public_id", "kinds"), 1);
     coordinator.run("ALTER TABLE kinds ADD COLUMN other bigint DEFAULT snowflake_nextval()");
     assert!(copies(&mut coordinator, "other", "kinds") > 1, "the warning about new columns is out of date");
@@ -358,7 +358,7 @@ fn tables_with_a_sequence() {
     let (_, message) =
         failure(&mut client, "ALTER TABLE customers ALTER COLUMN id SET DEFAULT snowflake_nextval()");
     assert!(message.contains("involving partition column"), "{message}");
-    run_block(&mut client, &read("examples/platforms/citus-sequences.sql"));
+    run_block(&mut client, &read("docs/examples/platforms/citus-sequences.sql"));
     for node in &citus.nodes[..2] {
         node.connect().run(
             "INSERT INTO local (what) VALUES ('new'); INSERT INTO customers (what) VALUES ('new');

@@ -6,7 +6,7 @@ use harness::examples::run_block;
 use harness::*;
 use std::sync::LazyLock;
 
-static EXAMPLE: LazyLock<String> = LazyLock::new(|| read("examples/from-other-generators/uuid.sql"));
+static EXAMPLE: LazyLock<String> = LazyLock::new(|| read("docs/examples/from-other-generators/uuid.sql"));
 
 /// The steps that make the IDs and copy them, for a table with a column of the creation time. The IDs are kept for
 /// comparison.
