@@ -223,9 +223,14 @@ fn a_fact_is_told_once() {
     let mut told: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for Page { path, .. } in pages().into_iter().filter(|page| !page.path.starts_with("docs/design/")) {
         let text = read(&path);
-        for cells in rows(&text) {
-            for term in quoted(cells[0]) {
-                told.entry(term.into()).or_default().insert(path.clone());
+        let mut place = String::new();
+        for line in text.lines() {
+            if line.starts_with('#') {
+                // The columns of a view are explained below its name.
+                place = quoted(line).map(|name| format!("{name}: ")).collect();
+            }
+            for term in rows(line).flat_map(|cells| quoted(cells[0]).collect::<Vec<_>>()) {
+                told.entry(format!("{place}{term}")).or_default().insert(path.clone());
             }
         }
     }

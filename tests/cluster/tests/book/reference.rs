@@ -61,23 +61,28 @@ fn spelled_out(result: &str) -> String {
     }
 }
 
+/// The functions in tables. For each one with a key, there is another one with the name of a key.
 fn functions_of_the_reference(page: &str) -> Functions {
     let mut functions = Functions::new();
     for cells in rows(page) {
         let Some(call) = quoted(cells[0]).next() else { continue };
-        let (name, arguments) = call.split_once('(').unwrap_or_else(|| panic!("no function: {call}"));
-        let count = |arguments: &str| arguments.split(',').filter(|text| !text.trim().is_empty()).count();
-        let required = count(arguments.split(['[', ')']).next().unwrap());
-        let arguments = arguments.replace(['[', ']', ')'], "");
-        let arguments = arguments.split(',').filter_map(|argument| argument.split_whitespace().next());
-        let forms = cells[2].split(", ").map(|volatility| format!("{volatility} {}", spelled_out(cells[1])));
-        functions.entry(name.into()).or_default().add(
-            forms,
-            arguments.map(str::to_owned).collect(),
-            required,
-        );
+        add(&mut functions, call, cells[1], cells[2]);
+        if call.contains("key bytea") {
+            let named = call.replacen('(', "_named(", 1).replace("[, key bytea", ", key_name");
+            add(&mut functions, &named.replace("key bytea", "key_name"), cells[1], "stable");
+        }
     }
     functions
+}
+
+fn add(functions: &mut Functions, call: &str, result: &str, volatilities: &str) {
+    let (name, arguments) = call.split_once('(').unwrap_or_else(|| panic!("no function: {call}"));
+    let count = |arguments: &str| arguments.split(',').filter(|text| !text.trim().is_empty()).count();
+    let required = count(arguments.split(['[', ')']).next().unwrap());
+    let arguments = arguments.replace(['[', ']', ')'], "");
+    let arguments = arguments.split(',').filter_map(|argument| argument.split_whitespace().next());
+    let forms = volatilities.split(", ").map(|volatility| format!("{volatility} {}", spelled_out(result)));
+    functions.entry(name.into()).or_default().add(forms, arguments.map(str::to_owned).collect(), required);
 }
 
 #[test]
@@ -126,11 +131,22 @@ fn settings(client: &mut Client) {
         settings.iter().map(|row| std::array::from_fn(|column| row.get(column))).collect();
 
     let page = read("docs/reference/settings.md");
-    let documented = rows(&page).filter(|cells| cells[0].starts_with('`'));
+    let documented = sections(&page).filter(|(heading, _)| heading.starts_with("`snowflake_id."));
     let documented: BTreeSet<[String; 4]> = documented
-        .map(|cells| {
-            let bounds: Vec<String> = cells[3].split(", ").map(in_milliseconds).collect();
-            [cells[0].trim_matches('`').into(), cells[1].into(), in_milliseconds(cells[2]), bounds.join(", ")]
+        .map(|(heading, text)| {
+            let properties = text.split('*').nth(1).and_then(|text| text.strip_suffix('.')).expect(heading);
+            let mut properties = properties.split("; ");
+            let changed_by = properties.next().unwrap().to_owned();
+            let default = properties.next().map_or("", |text| text.strip_prefix("default ").expect(heading));
+            let bounds = properties.next().map(|text| text.strip_prefix("from ").expect(heading));
+            let bounds =
+                bounds.map(|text| text.split(" to ").map(in_milliseconds).collect::<Vec<_>>().join(", "));
+            [
+                heading.trim_matches('`').into(),
+                changed_by,
+                in_milliseconds(default),
+                bounds.unwrap_or_default(),
+            ]
         })
         .collect();
     assert_eq!(documented, settings);
@@ -157,8 +173,9 @@ fn columns_of_the_reference(page: &str) -> BTreeSet<String> {
             continue;
         };
         for cells in rows(text).filter(|cells| cells[0].starts_with('`')) {
-            let name = cells[0].trim_matches('`');
-            columns.insert(format!("{relation}.{name} {}", spelled_out(cells[1])));
+            for name in quoted(cells[0]) {
+                columns.insert(format!("{relation}.{name} {}", spelled_out(cells[1])));
+            }
         }
     }
     columns
