@@ -551,7 +551,7 @@ mod defaults {
     }
 }
 
-/// "Tools" in docs/apps/json.md.
+/// "Tools" in docs/apps/tools.md.
 mod tools {
     use super::*;
 
@@ -581,7 +581,7 @@ mod tools {
         let found = "Remote SQL: SELECT id, item FROM public.orders WHERE ((id = 5))";
         assert_eq!(sent(&search.replace("far", "by_bigint")), found);
 
-        let page = read("docs/apps/json.md");
+        let page = read("docs/apps/tools.md");
         let (_, statement) = page.split_once("`ALTER SERVER shop").expect("the statement");
         cluster.connect().run(&format!("ALTER SERVER shop{}", statement.split_once('`').unwrap().0));
         assert_eq!(sent(search), found);
