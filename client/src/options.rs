@@ -33,8 +33,20 @@ impl Options {
     /// Returns the default options for a registry. `registry` is a connection string in one of the forms that
     /// [`tokio_postgres::Config`] accepts. Use a login role for each program.
     ///
-    /// It may name several hosts. The client tries each address of each host in order, for 5 s or `connect_timeout`, and
-    /// passes standbys over. What the client cannot do for a parameter is an [`Error::Options`].
+    /// Name all servers of the registry, so that the client finds the primary after a failover. The client tries the
+    /// hosts in their order, or with `load_balance_hosts=random` in random order, and all addresses of each host.
+    /// With several hosts or addresses, it skips standbys. `target_session_attrs=read-write` also skips a standby
+    /// that is the only host.
+    ///
+    /// `connect_timeout` limits the time for each address. The default is 5 s, also for 0. A lookup of a name fails
+    /// after 10 s, or after `connect_timeout` if this is longer. A host whose lookup takes longer than the time for
+    /// an address is tried last the next time. `hostaddr` alone needs no lookup. `keepalives`, its three times in
+    /// seconds, and `tcp_user_timeout` are set on each TCP connection.
+    ///
+    /// `sslmode=require`, `sslnegotiation=direct` and `channel_binding=require` need
+    /// [`Client::start_with_tls`](crate::Client::start_with_tls). A parameter that the client cannot honor is an
+    /// [`Error::Options`]: those of libpq alone, such as `passfile`, `service` and `sslrootcert`,
+    /// `target_session_attrs=read-only`, and options of TCP that the system lacks.
     pub fn new(registry: &str) -> Options {
         Options {
             registry: registry.into(),
