@@ -30,17 +30,17 @@ class JdbcTypes {
     public static void main(String[] arguments) throws SQLException {
         var url = "jdbc:postgresql://" + System.getenv("PGHOST") + "/" + System.getenv("PGDATABASE");
         connection = DriverManager.getConnection(url, System.getenv("PGUSER"), "");
-        setters("`setLong()`, `setObject()` with a `Long`", "?", s -> s.setLong(1, ID), s -> s.setObject(1, ID));
-        setters("`setInt()`, `setShort()`", "?", s -> s.setInt(1, 7), s -> s.setShort(1, (short) 7));
-        setters("`setObject()` with `Types.BIGINT` or `Types.OTHER`", "?",
-                s -> s.setObject(1, ID, Types.BIGINT), s -> s.setObject(1, TEXT, Types.BIGINT),
+        setters("`setLong()`, `setInt()`, `setShort()`", "?",
+                s -> s.setLong(1, ID), s -> s.setInt(1, 7), s -> s.setShort(1, (short) 7));
+        setters("`setObject()` with a `Long`, `Types.BIGINT` or `Types.OTHER`", "?",
+                s -> s.setObject(1, ID), s -> s.setObject(1, ID, Types.BIGINT), s -> s.setObject(1, TEXT, Types.BIGINT),
                 s -> s.setObject(1, INTEGER, Types.BIGINT), s -> s.setObject(1, ID, Types.OTHER));
         setters("`setNull()` with `BIGINT`, `NULL` or `OTHER`", "?",
                 s -> s.setNull(1, Types.BIGINT), s -> s.setNull(1, Types.NULL), s -> s.setNull(1, Types.OTHER));
-        arrays("`id = ANY (?)` with a `long[]`, a `Long[]` or an array of `bigint`",
+        arrays("`id = ANY (?)` with an array",
                 s -> s.setObject(1, new long[] {ID}), s -> s.setObject(1, new Long[] {ID}),
                 s -> s.setArray(1, connection.createArrayOf("bigint", new Long[] {ID})));
-        setters("`setBigDecimal()`, `setObject()` with a `BigInteger` or with `Types.NUMERIC`", "?",
+        setters("`setBigDecimal()`, `setObject()` with a `BigInteger` or `Types.NUMERIC`", "?",
                 s -> s.setBigDecimal(1, DECIMAL), s -> s.setObject(1, DECIMAL), s -> s.setObject(1, INTEGER),
                 s -> s.setObject(1, ID, Types.NUMERIC), s -> s.setNull(1, Types.NUMERIC));
         setters("`setDouble()`, `setFloat()`", "?", s -> s.setDouble(1, ID), s -> s.setFloat(1, ID));
