@@ -29,26 +29,34 @@ fn the_readme_is_short() {
     assert!(first_screen.contains("](docs/run/when-it-fails.md)"));
 }
 
-/// The last column of the tables of faults names tests and targets of the Makefile.
+/// `tests/promises.tsv` names at least one test for each promise and each fault of the page, and nothing else.
 #[test]
-fn the_tests_of_the_promises_exist() {
+fn the_promises_are_tested() {
+    let page = read("docs/concepts/promises.md");
+    let numbers = section(&page, "The promises").lines().filter_map(|line| line.split_once(". **"));
+    let numbers = numbers.filter(|(number, _)| number.parse::<u32>().is_ok());
+    let faults = rows(section(&page, "Faults, and what happens")).map(|cells| cells[0]);
+    let expected: BTreeSet<String> = numbers
+        .map(|(number, _)| format!("promise {number}"))
+        .chain(faults.filter(|fault| *fault != "fault").map(String::from))
+        .collect();
+    assert!(expected.len() > 50, "only {} promises and faults", expected.len());
+
     let sources: String =
         [files("tests", ".rs"), files("core", ".rs")].concat().iter().map(|path| read(path)).collect();
     let makefile = read("Makefile");
-    let page = read("docs/concepts/promises.md");
-    let page = section(&page, "Faults, and what happens");
-    let mut named = 0;
-    for cells in rows(page).filter(|cells| cells[2] != "test") {
-        for name in quoted(cells[2]) {
-            let exists = match name.strip_prefix("make ") {
-                Some(target) => makefile.contains(&format!("\n{target}:")),
-                None => sources.contains(&format!("fn {name}(")),
-            };
-            assert!(exists, "there is no test {name}");
-            named += 1;
-        }
+    let list = read("tests/promises.tsv");
+    let mut tested = BTreeSet::new();
+    for line in list.lines().filter(|line| !line.starts_with("# ")) {
+        let (promised, test) = line.split_once('\t').unwrap_or_else(|| panic!("no tab in {line}"));
+        let exists = match test.strip_prefix("make ") {
+            Some(target) => makefile.contains(&format!("\n{target}:")),
+            None => sources.contains(&format!("fn {test}(")),
+        };
+        assert!(exists, "there is no test {test}");
+        tested.insert(promised.to_owned());
     }
-    assert!(named > 80, "only {named} tests are named");
+    assert_eq!(tested, expected);
 }
 
 /// Errors of PostgreSQL itself, raised if the extension or a privilege is missing.
