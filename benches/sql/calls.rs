@@ -2,10 +2,10 @@
 
 use snowflake_id_cluster_tests::Cluster;
 
-use crate::figures::Figures;
+use crate::figures::{Figures, in_layout, table_of_calls};
 use crate::measure::{median, net_ns, net_ns_once};
 use crate::numbers::{CACHED_SEQUENCE, SEGMENT, SEQUENCE, SNOWFLAKE};
-use crate::servers::{SERVERS, SETTINGS, Servers};
+use crate::servers::{LAYOUT, SERVERS, SETTINGS, Servers};
 
 /// Many repetitions are needed, because the costs of calls differ by a few nanoseconds only.
 const REPETITIONS: usize = 27;
@@ -22,11 +22,10 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
     ];
     let pairs = expressions.map(|(_, expression)| (expression, BASE));
     let ns = net_ns(servers, REPETITIONS, &pairs);
-    println!(
-        "\n### One call, net: median of {REPETITIONS} repetitions on {SERVERS} servers (layout `wide`)\n"
-    );
+    println!("\n### One call, net: median of {REPETITIONS} repetitions on {SERVERS} servers\n");
     let calls: Vec<_> = expressions.iter().map(|(name, _)| *name).zip(ns).collect();
-    figures.show_calls("calls", &calls, 2);
+    figures.show("calls", &[in_layout(LAYOUT), table_of_calls(&calls, 2)].concat());
+    figures.write_calls("calls", &calls);
 }
 
 /// Compares this build with another one, if there is one.
@@ -40,7 +39,10 @@ pub fn print_baseline(servers: &mut Servers, _: &Figures) {
         let server = at * SERVERS / (REPETITIONS * 2);
         let pair = [&mut servers.all()[server], &mut others[server]];
         for (client, net) in pair.into_iter().zip(&mut net) {
+            // No other call leaves the clock time to catch up with the IDs.
+            client.batch_execute("SET snowflake_id.layout = 'wide'").unwrap();
             net.extend(net_ns_once(client, &[(SNOWFLAKE.call, BASE)]));
+            client.batch_execute("RESET snowflake_id.layout").unwrap();
         }
     }
     let [this, other] = net.map(median);

@@ -48,13 +48,8 @@ impl Figures {
         }
     }
 
-    /// Shows the costs of calls, compared with that of the call at position `base`.
-    pub fn show_calls(&self, name: &str, calls: &[(&str, f64)], base: usize) {
-        let head = ["one call, net of the query around it", "ns", &format!("of {}", calls[base].0)];
-        let rows = calls
-            .iter()
-            .map(|(call, ns)| vec![call.to_string(), format!("{ns:.1}"), ratio(*ns, calls[base].1)]);
-        self.show(name, &table(&head, rows));
+    /// Writes the costs of calls to a file.
+    pub fn write_calls(&self, name: &str, calls: &[(&str, f64)]) {
         let rows: Vec<_> = calls.iter().map(|(call, ns)| [call.to_string(), format!("{ns:.2}")]).collect();
         self.write(name, ["call", "ns"], &rows);
     }
@@ -90,6 +85,19 @@ fn replace(page: &Path, name: &str, text: &str) {
         old.split_once(&mark).and_then(|(before, rest)| Some((before, rest.split_once("\n<!-- end -->")?.1)));
     let (before, after) = place.unwrap_or_else(|| panic!("{} has no place for {name}", page.display()));
     fs::write(page, [before, &mark, text, "\n<!-- end -->", after].concat()).unwrap();
+}
+
+/// Returns a table of the costs of calls, compared with that of the call at position `base`.
+pub fn table_of_calls(calls: &[(&str, f64)], base: usize) -> String {
+    let head = ["one call, net of the query around it", "ns", &format!("of {}", calls[base].0)];
+    let rows =
+        calls.iter().map(|(call, ns)| vec![call.to_string(), format!("{ns:.1}"), ratio(*ns, calls[base].1)]);
+    table(&head, rows)
+}
+
+/// The line above a table that names the layout.
+pub fn in_layout(layout: &str) -> String {
+    format!("In layout `{layout}`:\n\n")
 }
 
 /// Returns a table in Markdown. The first column contains words, the others figures.

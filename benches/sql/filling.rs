@@ -2,9 +2,9 @@
 
 use snowflake_id_cluster_tests::single;
 
-use crate::figures::{Figures, ratio, table};
+use crate::figures::{Figures, in_layout, ratio, table};
 use crate::measure::{ROWS, median, seconds};
-use crate::servers::Servers;
+use crate::servers::{LAYOUT, Servers};
 
 const REPETITIONS: usize = 5;
 const KEYS: [(&str, &str); 4] = [
@@ -65,6 +65,6 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
             format!("{megabytes:.1}"),
         ]);
     }
-    figures.show("filling", &table(&head, shown));
+    figures.show("filling", &[in_layout(LAYOUT), table(&head, shown)].concat());
     figures.write("filling", ["key", "insert_seconds", "copy_seconds", "primary_key_megabytes"], &rows);
 }

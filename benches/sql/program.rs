@@ -10,11 +10,13 @@ use snowflake_id_cluster_tests::segments::administer;
 use snowflake_id_cluster_tests::{Cluster, Registry};
 use tokio::runtime::Runtime;
 
-use crate::figures::{Figures, ratio, table};
+use crate::figures::{Figures, in_layout, ratio, table};
 use crate::measure::{median, seconds};
 use crate::servers::Servers;
 
 const REPETITIONS: usize = 15;
+/// A layout that does not limit the rate of a loop.
+const LAYOUT: &str = "wide";
 /// The number of calls in a repetition: in the program, and over the socket.
 const CALLS: u64 = 1_000_000;
 const QUERIES: u64 = 5_000;
@@ -23,9 +25,8 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
     let registry = Registry::of_programs("last_worker => 63").start(Cluster::builder());
     administer(&registry, "create_segment('bench', min_step => 100000000, max_step => 100000000)");
     let runtime = Runtime::new().unwrap();
-    // The layout of the server, which does not limit the rate of a loop.
     let options =
-        Options::new(&registry.connection_string("fleet")).layout("wide".parse().expect("a preset"));
+        Options::new(&registry.connection_string("fleet")).layout(LAYOUT.parse().expect("a preset"));
     let program = runtime.block_on(Client::start(options)).unwrap();
     let segment = program.segment("bench");
     runtime.block_on(segment.next_number()).unwrap();
@@ -98,6 +99,7 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
         names.iter().zip(&times).map(|(name, ns)| [name.to_string(), format!("{ns:.1}")]).collect();
     figures.write("program", ["call", "ns"], &rows);
     let shown = rows.into_iter().zip(&times).map(|(row, ns)| [&row[..], &[ratio(*ns, times[1])]].concat());
-    figures.show("program", &table(&["one ID or number", "ns", "of `next_id()`"], shown));
+    let table = table(&["one ID or number", "ns", "of `next_id()`"], shown);
+    figures.show("program", &[in_layout(LAYOUT), table].concat());
     runtime.block_on(program.close());
 }
