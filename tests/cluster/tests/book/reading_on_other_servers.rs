@@ -99,7 +99,7 @@ fn rows_of_several_servers() {
         .iter()
         .map(|name| {
             let line = format!(
-                "    CREATE SUBSCRIPTION {name} CONNECTION 'host={name} dbname=shop' PUBLICATION events;"
+                "CREATE SUBSCRIPTION {name} CONNECTION 'host={name} dbname=shop' PUBLICATION events;"
             );
             assert!(PAGE.contains(&line));
             let server = if *name == "alpha" { &alpha } else { &beta };
