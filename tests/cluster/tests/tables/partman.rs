@@ -1,18 +1,15 @@
 //! pg_partman with tables whose partitions are ranges of snowflake IDs, as the page describes, with Debian's package.
 
-use harness::book::{read, section};
+use harness::book::of_test;
+use harness::examples::blocks;
 use harness::installation::installation_with;
 use harness::*;
-use std::sync::LazyLock;
-
-static PAGE: LazyLock<String> = LazyLock::new(|| read("docs/tables/time.md"));
 /// The directory in which `postgresql-15-partman` is unpacked: see scripts/test.sh.
 const PARTMAN: &str = "SNOWFLAKE_ID_PARTMAN";
 
 /// The two examples of the page: the initial setup and the nightly job.
 fn examples() -> [String; 2] {
-    let blocks = section(&PAGE, "pg_partman").split("\n\n").filter(|block| block.starts_with("    "));
-    let blocks: Vec<String> = blocks.map(Into::into).collect();
+    let blocks: Vec<String> = blocks(&of_test("partman")).map(Into::into).collect();
     blocks.try_into().expect("two examples")
 }
 
