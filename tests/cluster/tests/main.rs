@@ -27,6 +27,7 @@ mod book {
     pub mod several_writers;
     mod switching_servers;
     mod two_servers;
+    mod when_it_fails;
     mod without_the_library;
     mod writing_a_client;
 }

@@ -58,28 +58,3 @@ fn the_promises_are_tested() {
     }
     assert_eq!(tested, expected);
 }
-
-/// Errors of PostgreSQL itself, raised if the extension or a privilege is missing.
-const OF_POSTGRESQL: [&str; 5] = [
-    "function snowflake_nextval() does not exist",
-    "could not access file \"snowflake_id\"",
-    "permission denied for function snowflake_segment_nextval",
-    "permission denied for view snowflake_status",
-    "relation \"snowflake_status\" does not exist",
-];
-
-/// The error messages in the list of symptoms, with two dots in place of each name.
-#[test]
-fn the_errors_of_the_troubleshooting_exist() {
-    let sources = ["src/error.rs", "core/src/error.rs"].map(read).concat().replace("\\\"", "\"");
-    let page = read("docs/run/when-it-fails.md");
-    let tables = page.split("\n| error | ").skip(1).map(|rest| rest.split("\n\n").next().unwrap());
-    let mut quoted_errors = 0;
-    for cells in tables.flat_map(rows) {
-        let error = quoted(cells[0]).next().expect("an error in code");
-        let exists = OF_POSTGRESQL.contains(&error) || error.split("..").all(|part| sources.contains(part));
-        assert!(exists, "no such error: {error}");
-        quoted_errors += 1;
-    }
-    assert!(quoted_errors > 20, "only {quoted_errors} errors are quoted");
-}

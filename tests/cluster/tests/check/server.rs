@@ -1,6 +1,6 @@
 //! `snowflake_check()` reports the state and the settings of a server, and says what to run.
 
-use harness::book::{read, section};
+use harness::book::{quoted, read, rows, section};
 use harness::check::*;
 use harness::*;
 
@@ -141,9 +141,8 @@ fn clocks_that_were_set() {
 fn each_state_has_a_remedy() {
     let page = read("docs/run/when-it-fails.md");
     let section = section(&page, "State of a server");
-    let states = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
-    let states: Vec<_> = states
-        .map(|(state, _)| state)
+    let states: Vec<_> = rows(section)
+        .flat_map(|cells| quoted(cells[0]))
         .filter(|state| !["state", "ready", "recovery"].contains(state))
         .collect();
     assert!(states.len() >= 12, "{states:?}");
