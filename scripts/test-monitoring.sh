@@ -18,11 +18,12 @@ export SNOWFLAKE_ID_PROMETHEUS=$unpacked/root/usr/bin
 "$SNOWFLAKE_ID_PROMETHEUS/promtool" check rules monitoring/alerts.yml
 "$SNOWFLAKE_ID_PROMETHEUS/promtool" test rules monitoring/alerts_test.yml
 
-# The command with which users set where their runbooks are, at the top of the file and on the page.
-set_runbooks=$(sed -n 's/^# *\(sed .*\) alerts\.yml > .*/\1/p' monitoring/alerts.yml)
-grep -qF "$set_runbooks alerts.yml" docs/run/monitoring.md
-eval "$set_runbooks" <monitoring/alerts.yml >target/monitoring-alerts.yml
+# The command with which users set where their book is, at the top of the file and on the page.
+set_book=$(sed -n 's/^# *\(sed .*\) alerts\.yml > .*/\1/p' monitoring/alerts.yml)
+grep -qF "$set_book alerts.yml > /etc/prometheus/snowflake_id_alerts.yml" docs/run/monitoring.md
+eval "$set_book" <monitoring/alerts.yml >target/monitoring-alerts.yml
 "$SNOWFLAKE_ID_PROMETHEUS/promtool" check rules target/monitoring-alerts.yml
-diff <(grep -c "alert: " monitoring/alerts.yml) <(grep -c 'runbook_url: "https://wiki.example.com/runbooks.html#' target/monitoring-alerts.yml)
+page=https://wiki.example.com/snowflake_id/run/when-it-fails.html
+diff <(grep -c "alert: " monitoring/alerts.yml) <(grep -c "runbook_url: \"$page#" target/monitoring-alerts.yml)
 
 scripts/test.sh monitoring

@@ -19,8 +19,8 @@ const ALERTS: &str = include_str!("../../../../monitoring/alerts.yml");
 const DASHBOARD: &str = include_str!("../../../../monitoring/dashboard.json");
 static FAILS: LazyLock<String> = LazyLock::new(|| read("docs/run/when-it-fails.md"));
 static METRICS: LazyLock<String> = LazyLock::new(|| read("docs/run/monitoring.md"));
-/// The location of the runbooks in the Debian package. scripts/deb.sh inserts its own version of PostgreSQL.
-const RUNBOOKS_URL: &str = "file:///usr/share/doc/postgresql-15-snowflake-id/docs/run/when-it-fails.md";
+/// The address of the page about failures, before the one of the book is set.
+const FAILS_URL: &str = "https://BOOK/run/when-it-fails.html";
 
 /// A query in the exporter's files.
 #[derive(Clone)]
@@ -129,21 +129,67 @@ fn every_alert_has_a_section() {
     }
 
     let links = after("runbook_url: ").map(|link| link.trim_matches('"').to_owned());
-    let expected = alerts.iter().map(|name| format!("{RUNBOOKS_URL}#{}", name.to_lowercase()));
+    let expected = alerts.iter().map(|name| format!("{FAILS_URL}#{}", name.to_lowercase()));
     assert_eq!(links.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
 }
 
-/// The reference lists exactly the existing metrics, with their types.
+/// The alerts, each with its first step: a query, and a sentence in a comment.
+fn first_steps() -> Vec<(&'static str, String)> {
+    let mut steps: Vec<(&str, String)> = Vec::new();
+    let mut is_step = false;
+    for line in ALERTS.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("- alert: ") {
+            steps.push((name, String::new()));
+        } else if let Some(first) = line.strip_prefix("first_step: ") {
+            is_step = true;
+            steps.last_mut().unwrap().1 += first.trim_start_matches(">-").trim_matches('"');
+        } else if line.starts_with("runbook_url: ") {
+            is_step = false;
+        } else if is_step {
+            let step = &mut steps.last_mut().unwrap().1;
+            *step += if step.is_empty() { "" } else { " " };
+            *step += line;
+        }
+    }
+    steps
+}
+
+/// Each query runs in the database that the top of the file names, as a member of `pg_monitor`, and returns columns.
+#[test]
+fn every_first_step_runs() {
+    let fleet = watched_fleet("10min");
+    let steps = first_steps();
+    assert!(steps.len() >= 20);
+    for (alert, step) in steps {
+        let (query, sentence) = step.split_once("; -- ").unwrap_or_else(|| panic!("{alert}: {step}"));
+        assert!(
+            query.starts_with("SELECT ") && sentence.ends_with('.') && !sentence.contains(". "),
+            "{step}"
+        );
+        let of_registry = alert.starts_with("SnowflakeRegistry");
+        let cluster = if of_registry { &fleet.fleet.registry } else { &fleet.server };
+        let mut client = cluster.connect();
+        client.run("SET ROLE prometheus");
+        // With the comment, as psql gets it.
+        client.simple_query(&step).unwrap_or_else(|error| panic!("{alert}: {}", text(&error)));
+    }
+}
+
+/// The page lists exactly the existing metrics. Those whose names end with `_total` are counters, as it says.
 #[test]
 fn every_metric_is_described() {
     let queries = [queries(OF_A_SERVER), queries(OF_A_REGISTRY)].concat();
-    let metrics: BTreeSet<(String, String)> =
-        queries.iter().flat_map(Query::metrics).map(|(name, usage)| (name, usage.to_lowercase())).collect();
-    let described: BTreeSet<(String, String)> = rows(&METRICS)
-        .filter(|cells| ["gauge", "counter"].contains(&cells[1]))
-        .filter_map(|cells| Some((quoted(cells[0]).next()?.to_owned(), cells[1].to_owned())))
+    let metrics: Vec<(String, &str)> = queries.iter().flat_map(Query::metrics).collect();
+    for (name, usage) in &metrics {
+        let is_counter = name.ends_with("_total");
+        assert_eq!(*usage, if is_counter { "COUNTER" } else { "GAUGE" }, "{name}");
+    }
+    let metrics: BTreeSet<String> = metrics.into_iter().map(|(name, _)| name).collect();
+    let described: Vec<String> = rows(section(&METRICS, "Metrics"))
+        .filter_map(|cells| Some(quoted(cells[0]).next()?.to_owned()))
         .collect();
-    assert_eq!(described, metrics);
+    assert_eq!(described.len(), metrics.len());
+    assert_eq!(described.into_iter().collect::<BTreeSet<_>>(), metrics);
 }
 
 /// A server that uses every monitored feature, and its registry.
