@@ -101,8 +101,33 @@ fn clients(stage: &Stage) -> impl Iterator<Item = impl FnOnce(&AtomicBool) -> Ta
     })
 }
 
+#[cfg(test)]
+fn pages_of_the_repository() -> Pages {
+    Pages::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), "/".into())
+}
+
 #[test]
 fn the_book_names_each_fault() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    faults::check_table(&Pages::new(root, "/".into()));
+    faults::check_table(&pages_of_the_repository());
+}
+
+/// The words by which the faults find their steps, tables and rows are on the pages.
+#[test]
+fn the_book_contains_each_quotation() {
+    let book = pages::folded(&pages_of_the_repository().all());
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/rehearsal/faults");
+    let mut quotations = 0;
+    for file in std::fs::read_dir(sources).unwrap() {
+        let source = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for call in ["step_saying(", "says(", "ends(", "row(", "row_of(", "follow("] {
+            for rest in source.split(call).skip(1) {
+                let arguments = rest.split(';').next().unwrap().split("||").next().unwrap();
+                for words in arguments.split('"').skip(1).step_by(2) {
+                    assert!(book.contains(words), "no page says \"{words}\"");
+                    quotations += 1;
+                }
+            }
+        }
+    }
+    assert!(quotations > 60, "only {quotations} quotations");
 }

@@ -1,5 +1,5 @@
 //! The pages of the installed package, read as an administrator reads them: a link leads to a section, a section has
-//! numbered steps, and a step contains words and commands.
+//! steps, which are found by their words, and a step contains commands.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,6 +14,12 @@ pub struct Pages {
     documentation: String,
 }
 
+/// The page with a section for each alert and for each state.
+pub const FAILS: &str = "run/when-it-fails.md";
+
+/// The address of the book in the links of the alerts, before it is set.
+const BOOK: &str = "https://BOOK/";
+
 /// A section with steps.
 #[derive(Clone)]
 pub struct Section {
@@ -22,9 +28,9 @@ pub struct Section {
     text: String,
 }
 
-/// A step of a section.
+/// A step of a section: an item of a list, or a paragraph, with the block of code that follows it.
 pub struct Step {
-    /// For the report: the section and the number of the step.
+    /// For the report: the section, and the words by which the step was found.
     pub name: String,
     text: String,
 }
@@ -45,84 +51,109 @@ impl Pages {
         fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
     }
 
+    /// The text of all pages.
+    pub fn all(&self) -> String {
+        let mut left = vec![self.file("docs")];
+        let mut text = String::new();
+        while let Some(path) = left.pop() {
+            if path.is_dir() {
+                left.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            } else if path.extension().is_some_and(|end| end == "md") {
+                text += &fs::read_to_string(path).unwrap();
+            }
+        }
+        text
+    }
+
     /// The names of all alerts.
     pub fn alerts(&self) -> Vec<String> {
         let rules = fs::read_to_string(self.file("monitoring/alerts.yml")).unwrap();
         rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ").map(Into::into)).collect()
     }
 
-    /// Follows the link of an alert, such as `file:///usr/share/doc/.../runbooks.md#snowflakeiderror`.
+    /// Follows the link of an alert, such as `https://BOOK/run/when-it-fails.html#snowflakeiderror`.
     pub fn open(&self, url: &str) -> Section {
-        let (path, anchor) = url.split_once('#').unwrap_or_else(|| panic!("no anchor in {url}"));
-        let path = path.strip_prefix("file:///").unwrap_or_else(|| panic!("{url} is not on this host"));
-        let page = fs::read_to_string(self.root.join(path)).unwrap_or_else(|error| panic!("{url}: {error}"));
+        let (page, anchor) = url.split_once(".html#").unwrap_or_else(|| panic!("no anchor in {url}"));
+        let page = page.strip_prefix(BOOK).unwrap_or_else(|| panic!("{url} is not in the book"));
+        let page = self.page(&format!("{page}.md"));
         section(&page, anchor).unwrap_or_else(|| panic!("there is no section for {url}"))
     }
 
-    /// Follows a link from one runbook to another.
+    /// Follows a link from a step to another section of its page.
     #[track_caller]
-    pub fn follow(&self, step: &Step, name: &str) -> Section {
-        let anchor = name.to_lowercase();
-        step.says(&format!("[{name}](#{anchor})"));
-        section(&self.page("run/when-it-fails.md"), &anchor)
-            .unwrap_or_else(|| panic!("{name} has no runbook"))
+    pub fn follow(&self, step: &Step, heading: &str) -> Section {
+        let anchor = anchor(heading);
+        step.says(&format!("[{heading}](#{anchor})"));
+        section(&self.page(FAILS), &anchor).unwrap_or_else(|| panic!("there is no section \"{heading}\""))
     }
 }
 
+/// The anchor of a heading.
+fn anchor(heading: &str) -> String {
+    heading.trim().to_lowercase().replace(' ', "-")
+}
+
 /// The section of a page that an anchor names.
-pub fn section(page: &str, anchor: &str) -> Option<Section> {
-    let anchor_of = |heading: &str| heading.trim().to_lowercase().replace(' ', "-");
-    let page = page.replace("\n#### ", "\n## ").replace("\n### ", "\n## ");
+pub fn section(page: &str, of: &str) -> Option<Section> {
+    let page = page.replace("\n### ", "\n## ");
     let text = page
         .split("\n## ")
         .skip(1)
-        .find(|text| text.split('\n').next().is_some_and(|heading| anchor_of(heading) == anchor))?;
+        .find(|text| text.split('\n').next().is_some_and(|heading| anchor(heading) == of))?;
     let (heading, text) = text.split_once('\n')?;
     let mut steps: Vec<String> = Vec::new();
+    let (mut is_code, mut is_new) = (false, true);
     for line in text.lines() {
-        if line.starts_with("The alert is resolved") {
-            break;
+        let is_item =
+            line.starts_with("- ") || line.split_once(". ").is_some_and(|(number, _)| is_number(number));
+        let is_fence = line.starts_with("```");
+        let is_paragraph = is_new && !is_fence && !line.is_empty() && !line.starts_with(' ');
+        if !is_code && (is_item || is_paragraph) {
+            steps.push(String::new());
         }
-        match line.split_once(". ").map(|(number, rest)| (number.parse::<usize>(), rest)) {
-            Some((Ok(number), rest)) if number == steps.len() + 1 => steps.push(format!("{rest}\n")),
-            _ => {
-                if let Some(step) = steps.last_mut() {
-                    step.extend([line, "\n"]);
-                }
-            }
+        if let Some(step) = steps.last_mut() {
+            step.extend([line, "\n"]);
         }
+        is_code ^= is_fence;
+        is_new = !is_code && (line.is_empty() || is_fence);
     }
     Some(Section { heading: heading.into(), steps, text: text.into() })
 }
 
+fn is_number(text: &str) -> bool {
+    text.parse::<u32>().is_ok()
+}
+
 /// A text with single spaces in place of line ends and repeated spaces.
-fn folded(text: &str) -> String {
+pub fn folded(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl Section {
-    /// A step, by its number on the page.
-    pub fn step(&self, number: usize) -> Step {
-        let name = format!("{}, step {number}", self.heading);
-        let text = self.steps.get(number - 1).unwrap_or_else(|| panic!("{name} does not exist"));
-        Step { name, text: text.clone() }
+    /// The first step that contains these words.
+    #[track_caller]
+    pub fn step_saying(&self, words: &str) -> Step {
+        let name = format!("{}: {words}", self.heading);
+        let found = self.steps.iter().find(|text| folded(text).contains(words));
+        let text = found.unwrap_or_else(|| panic!("no step says this: {name}")).clone();
+        Step { name, text }
     }
 
-    /// Panics unless the section says with these words when its alert is resolved.
+    /// Panics unless the section says with these words until when its alert fires.
     #[track_caller]
     pub fn ends(&self, words: &str) {
         let text = folded(&self.text);
-        let end = text.split("The alert is resolved ").nth(1).unwrap_or_default();
-        assert!(end.contains(words), "{} does not end \"{words}\": {end}", self.heading);
+        let end = text.split("* until ").nth(1).unwrap_or_default();
+        assert!(end.starts_with(words), "{} does not end \"{words}\": {end}", self.heading);
     }
 
-    /// The cell on the right of a state in a table of the section.
+    /// What to do in a state: the last cell of its row in a table of the section.
     #[track_caller]
     pub fn row(&self, state: &str) -> Step {
         let name = format!("{}, state \"{state}\"", self.heading);
         let found = rows(&self.text).find(|cells| cells[0].contains(&format!("`{state}`")));
         let cells = found.unwrap_or_else(|| panic!("{name} is not in the table"));
-        Step { name, text: cells[1].into() }
+        Step { name, text: cells.last().unwrap().to_string() }
     }
 }
 

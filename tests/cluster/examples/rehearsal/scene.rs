@@ -120,6 +120,14 @@ impl<'a> Scene<'a> {
         rows
     }
 
+    /// Waits for an alert of this fault, and follows the link of its section to a table of states. Returns the cell that says
+    /// what to do in a state.
+    #[track_caller]
+    pub fn row_of(&self, alert: &str, table: &str, state: &str) -> Step {
+        let step = self.alert(alert).step_saying(&format!("[{table}]"));
+        self.site().pages.follow(&step, table).row(state)
+    }
+
     /// Waits for an alert of this fault, and opens its runbook.
     #[track_caller]
     pub fn alert(&self, name: &str) -> Section {

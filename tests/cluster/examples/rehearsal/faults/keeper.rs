@@ -12,30 +12,27 @@ use crate::ledger::Kind;
 use crate::pages::Section;
 use crate::scene::Scene;
 
-const PROMISES: &str = "concepts/promises.md";
-const RUNBOOKS: &str = "run/when-it-fails.md";
-
 pub const FAULTS: &[Fault] = &[
     Fault::new(
         "a session locks the stored horizon",
-        ("a session holds a lock on `snowflake_workers` or on the stored horizon", PROMISES),
+        "a session holds a lock on `snowflake_workers` or on the stored horizon",
         Place::Server,
         &["SnowflakeIdError", "SnowflakeIdNotReady"],
         a_session_locks_the_horizon,
     ),
     Fault::new(
         "the server's synchronous standby is missing",
-        ("a synchronous standby does not respond", PROMISES),
+        "a synchronous standby does not respond",
         Place::Server,
         &["SnowflakeIdNotReady"],
         |scene| {
             scene.cluster().change("synchronous_standby_names", "gone");
             scene.act("synchronous_standby_names = 'gone'");
-            let row = scene.alert("SnowflakeIdNotReady").row("horizon stalled");
-            row.says("a synchronous standby that is down");
-            let runbook = scene.site().pages.follow(&row, "SnowflakeIdError");
-            the_keeper_waits_for(scene, &runbook, "SyncRep");
-            scene.follow(&runbook.step(3), "remove it from `synchronous_standby_names`", || {
+            let row = scene.row_of("SnowflakeIdNotReady", "State of a server", "horizon stalled");
+            let steps = scene.site().pages.follow(&row, THE_KEEPER);
+            the_keeper_waits_for(scene, &steps, "SyncRep");
+            let step = steps.step_saying("a synchronous standby is missing");
+            scene.follow(&step, "remove it from `synchronous_standby_names`", || {
                 scene.cluster().change("synchronous_standby_names", "");
             });
             scene.over();
@@ -43,42 +40,42 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "the extension is dropped in the keeper's database",
-        ("the extension is missing, or dropped, in the keeper's database", PROMISES),
+        "the extension is missing, or dropped, in the keeper's database",
         Place::Server,
         &["SnowflakeIdError"],
         |scene| {
             scene.cluster().connect().run("DROP EXTENSION snowflake_id");
             scene.act("DROP EXTENSION snowflake_id");
             let runbook = scene.alert("SnowflakeIdError");
+            runbook.step_saying("Read `last_error`");
             let error =
                 rows(&mut scene.cluster().connect_to("shop"), "SELECT last_error FROM snowflake_status");
             assert!(error[0][0].contains("extension"), "{error:?}");
-            let step = runbook.step(6);
-            step.says("the extension is not in the database");
-            scene.run(&step, &mut scene.cluster().connect());
+            let steps = scene.site().pages.follow(&runbook.step_saying("Otherwise, follow"), THE_KEEPER);
+            let step = steps.step_saying("The database or the extension is missing");
+            scene.run_with(&step, 1, &[], &mut scene.cluster().connect());
             scene.over();
         },
     ),
     Fault::new(
         "the keeper's database is dropped",
-        ("the keeper's database is dropped with `DROP DATABASE .. WITH (FORCE)`", PROMISES),
+        "the keeper's database is dropped with `DROP DATABASE .. WITH (FORCE)`",
         Place::ServerAlone,
         &["SnowflakeIdKeeperAbsent"],
         the_database_is_dropped,
     ),
     Fault::new(
         "no process is left for the keeper",
-        ("`max_worker_processes` leaves no room for the keeper", PROMISES),
+        "`max_worker_processes` leaves no room for the keeper",
         Place::ServerAlone,
         &["SnowflakeIdKeeperAbsent"],
         |scene| {
             scene.cluster().configure(&[("max_worker_processes", "0")]);
             scene.cluster().restart("fast");
             scene.act("max_worker_processes = 0, and a restart");
-            let step = scene.alert("SnowflakeIdKeeperAbsent").step(2);
-            let shown = scene.run(&step, &mut scene.cluster().connect());
-            assert_eq!(shown, [["0"]]);
-            scene.follow(&step, "Raise the setting, and restart the server", || {
+            let steps = the_keeper_is_absent(scene);
+            let step = steps.step_saying("No row, and no error");
+            scene.follow(&step, "raise `max_worker_processes`, and restart the server", || {
                 scene.cluster().configure(&[("max_worker_processes", "8")]);
                 scene.cluster().restart("fast");
             });
@@ -87,7 +84,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "the exporter loses its privilege",
-        ("If the error is `permission denied`", RUNBOOKS),
+        "If permission is denied",
         Place::ServerAlone,
         &["SnowflakeIdNotWatched"],
         |scene| {
@@ -95,23 +92,23 @@ pub const FAULTS: &[Fault] = &[
             client.run("REVOKE pg_monitor FROM prometheus");
             scene.act("REVOKE pg_monitor FROM prometheus");
             let runbook = scene.alert("SnowflakeIdNotWatched");
-            runbook.step(1).says("Read the exporter's log");
+            runbook.step_saying("Read the exporter's log");
             let log = scene.site().dir.join(format!("{}.log", scene.server().name));
             assert!(std::fs::read_to_string(log).unwrap().contains("permission denied"));
-            scene.run(&runbook.step(2), &mut client);
+            scene.run(&runbook.step_saying("If permission is denied"), &mut client);
             scene.over();
         },
     ),
     Fault::new(
         "an idle transaction",
-        ("If the state is `idle in transaction`", RUNBOOKS),
+        "If it is `idle in transaction`",
         Place::ServerAlone,
         &["SnowflakeIdWatermarkHeldBack"],
         an_idle_transaction,
     ),
     Fault::new(
         "a forgotten prepared transaction",
-        ("If `gid` is not NULL, the transaction is prepared", RUNBOOKS),
+        "If it has a `gid`, it is prepared",
         Place::ServerAlone,
         &["SnowflakeIdWatermarkHeldBack"],
         |scene| {
@@ -119,9 +116,10 @@ pub const FAULTS: &[Fault] = &[
             client.run("BEGIN; SELECT snowflake_nextval(); PREPARE TRANSACTION 'forgotten'");
             scene.act("PREPARE TRANSACTION 'forgotten'");
             let runbook = scene.alert("SnowflakeIdWatermarkHeldBack");
-            let shown = scene.run(&runbook.step(1), &mut client);
-            assert!(shown.iter().any(|row| row[5] == "forgotten"), "{shown:?}");
-            let step = runbook.step(2);
+            let shown =
+                scene.run(&runbook.step_saying("Readers in the order of IDs wait for it"), &mut client);
+            assert!(shown.iter().any(|row| row[2] == "forgotten"), "{shown:?}");
+            let step = runbook.step_saying("If it has a `gid`, it is prepared");
             let prepared = scene.run(&step, &mut client);
             assert_eq!(prepared, [["forgotten", "shop"]]);
             let command = format!("{} 'forgotten'", step.command(2, &[]));
@@ -132,21 +130,21 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "a session takes more IDs than the layout has",
-        ("sessions request more IDs than the layout provides", RUNBOOKS),
+        "Find sessions that request many IDs",
         Place::Server,
         &["SnowflakeIdFarAheadOfClock", "SnowflakeIdCallsWaiting"],
         a_greedy_session,
     ),
     Fault::new(
         "too many layouts",
-        ("A server can use at most 16 layouts", RUNBOOKS),
+        "Calls fail beyond 16 layouts",
         Place::ServerAlone,
         &["SnowflakeIdTooManyLayouts"],
         too_many_layouts,
     ),
     Fault::new(
         "a layout that ends soon",
-        ("The time field of a layout will be exhausted within a year", RUNBOOKS),
+        "until a restart without this layout, which ends within a year",
         Place::ServerAlone,
         &["SnowflakeIdLayoutNearEnd"],
         |scene| {
@@ -162,8 +160,8 @@ pub const FAULTS: &[Fault] = &[
             ));
             scene.act("a session uses a layout with 35 bits of time");
             let runbook = scene.alert("SnowflakeIdLayoutNearEnd");
-            scene.run(&runbook.step(1), &mut client);
-            runbook.ends("when the server has been restarted and no longer uses the layout");
+            scene.run(&runbook.step_saying("Plan the change to another layout"), &mut client);
+            runbook.ends("a restart without this layout");
             scene.cluster().restart("fast");
             scene.act("the server is restarted");
             scene.over();
@@ -171,32 +169,40 @@ pub const FAULTS: &[Fault] = &[
     ),
 ];
 
-/// Runs the query of step 2, and checks what the keeper waits for.
-fn the_keeper_waits_for(scene: &Scene, runbook: &Section, event: &str) {
-    runbook.step(1).says("Read `last_error`");
-    let step = runbook.step(2);
+/// The section about the keeper.
+const THE_KEEPER: &str = "The keeper cannot work";
+
+/// Waits for the alert, and follows its link to the section about the keeper.
+fn the_keeper_is_absent(scene: &Scene) -> Section {
+    let step = scene.alert("SnowflakeIdKeeperAbsent").step_saying("*Critical*");
+    scene.site().pages.follow(&step, THE_KEEPER)
+}
+
+/// Runs the query of the section, and checks what the keeper waits for. Returns the row.
+fn the_keeper_waits_for(scene: &Scene, steps: &Section, event: &str) -> Vec<String> {
+    let step = steps.step_saying("Read `last_error`");
+    step.says("what the keeper waits for");
     // Between two attempts, the keeper waits for nothing.
-    scene.wait("what the keeper waits for", || {
-        let shown = rows(&mut scene.cluster().connect_to("shop"), &step.command(0, &[]));
-        let found = shown.iter().flatten().any(|cell| cell == event);
-        found.then_some(()).ok_or_else(|| format!("{shown:?}"))
+    let row = scene.wait("what the keeper waits for", || {
+        let shown = rows(&mut scene.cluster().connect_to("shop"), &step.commands()[0]);
+        let found = shown.iter().find(|row| row.iter().any(|cell| cell == event));
+        found.cloned().ok_or_else(|| format!("{shown:?}"))
     });
     scene.act(format!("{}: the keeper waits for {event}", step.name));
+    row
 }
 
 fn the_database_is_dropped(scene: &Scene) {
     let mut client = scene.cluster().connect_to("shop");
     client.run("DROP DATABASE postgres WITH (FORCE)");
     scene.act("DROP DATABASE postgres WITH (FORCE)");
-    let runbook = scene.alert("SnowflakeIdKeeperAbsent");
+    let steps = the_keeper_is_absent(scene);
     assert!(scene.cluster().log().contains("database \"postgres\" does not exist"));
-    let step = runbook.step(3);
+    let step = steps.step_saying("The database or the extension is missing");
     let shown = scene.run(&step, &mut client);
     let database = &shown[0][0];
-    scene.follow(&step, "create the database", || client.run(&format!("CREATE DATABASE {database}")));
-    scene.follow(&step, "and create the extension in it", || {
-        scene.cluster().connect_to(database).run("CREATE EXTENSION snowflake_id");
-    });
+    scene.follow(&step, "create the database that", || client.run(&format!("CREATE DATABASE {database}")));
+    scene.run_with(&step, 1, &[], &mut scene.cluster().connect_to(database));
     scene.over();
 }
 
@@ -206,14 +212,13 @@ fn a_session_locks_the_horizon(scene: &Scene) {
     locker.run(&format!("BEGIN; {lock}"));
     scene.act(format!("BEGIN; {lock};"));
     let runbook = scene.alert("SnowflakeIdError");
-    the_keeper_waits_for(scene, &runbook, "Lock");
-    let step = runbook.step(4);
-    let pid = scene.wait("the session that holds the lock", || {
-        let shown = rows(&mut scene.cluster().connect_to("shop"), &step.commands()[1]);
-        shown.first().map(|row| row[0].clone()).ok_or_else(String::new)
-    });
-    scene.alert("SnowflakeIdNotReady").row("horizon stalled").says("SnowflakeIdError");
-    scene.run_with(&step, 0, &[&pid], &mut scene.cluster().connect_to("shop"));
+    let steps = scene.site().pages.follow(&runbook.step_saying("Otherwise, follow"), THE_KEEPER);
+    // The third column is an array with the process.
+    let row = the_keeper_waits_for(scene, &steps, "Lock");
+    let pid = row[2].trim_matches(['{', '}']);
+    scene.row_of("SnowflakeIdNotReady", "State of a server", "horizon stalled").says(THE_KEEPER);
+    let step = steps.step_saying("end the transaction of the blocking process");
+    scene.run_with(&step, 0, &[pid], &mut scene.cluster().connect_to("shop"));
     scene.over();
 }
 
@@ -224,11 +229,10 @@ fn an_idle_transaction(scene: &Scene) {
     scene.act("BEGIN; SELECT snowflake_nextval();");
     let runbook = scene.alert("SnowflakeIdWatermarkHeldBack");
     let mut admin = scene.cluster().connect_to("shop");
-    let shown = scene.run(&runbook.step(1), &mut admin);
-    let pid = shown.iter().map(|row| row[2].clone()).find(|pid| !pid.is_empty()).expect("a pid");
-    let sessions = scene.run(&runbook.step(3), &mut admin);
-    assert!(sessions.iter().any(|row| row[0] == pid && row[1] == "idle in transaction"), "{sessions:?}");
-    scene.run_with(&runbook.step(4), 0, &[&pid], &mut admin);
+    let shown = scene.run(&runbook.step_saying("Readers in the order of IDs wait for it"), &mut admin);
+    let row = shown.iter().find(|row| row[6] == "idle in transaction");
+    let pid = &row.unwrap_or_else(|| panic!("no idle transaction: {shown:?}"))[3];
+    scene.run_with(&runbook.step_saying("If it is `idle in transaction`"), 0, &[pid], &mut admin);
     scene.over();
 }
 
@@ -256,15 +260,13 @@ fn a_greedy_session(scene: &Scene) {
         scene.act("two sessions call snowflake_batch(100) in a layout with 400 IDs per second");
         let end = snowflake_id_cluster_tests::StopAtEnd(&stop);
         let runbook = scene.alert("SnowflakeIdFarAheadOfClock");
-        scene.alert("SnowflakeIdCallsWaiting").step(1).says("SnowflakeIdFarAheadOfClock");
-        let step = runbook.step(3);
+        scene.alert("SnowflakeIdCallsWaiting").step_saying("Follow [SnowflakeIdFarAheadOfClock]");
+        let step = runbook.step_saying("Find sessions that request many IDs");
         scene.wait("the greedy sessions", || {
             let shown = rows(&mut scene.cluster().connect_to("shop"), &step.command(0, &[]));
             shown.iter().any(|row| row[1] == "greedy").then_some(()).ok_or_else(|| format!("{shown:?}"))
         });
-        scene.follow(&step, "a session that requests a larger `snowflake_batch()` than it needs", || {
-            drop(end)
-        });
+        scene.follow(&step, "a larger `snowflake_batch()` than they need", || drop(end));
         for greedy in greedy {
             scene.keep(Kind::OtherIds, greedy.join().unwrap());
         }
@@ -286,10 +288,13 @@ fn too_many_layouts(scene: &Scene) {
     client.run("RESET snowflake_id.layout");
     scene.act("a session uses layouts until there are 15");
     let runbook = scene.alert("SnowflakeIdTooManyLayouts");
-    let shown = scene.run(&runbook.step(1), &mut client);
+    let shown = scene.run(&runbook.step_saying("Find layouts that should not be in use"), &mut client);
     assert!(shown.len() >= 15, "{shown:?}");
-    scene.run_with(&runbook.step(2), 1, &["reporter"], &mut client);
-    scene.follow(&runbook.step(3), "Restart the server", || scene.cluster().restart("fast"));
+    let step = runbook.step_saying("Remove their settings");
+    scene.run_with(&step, 1, &["reporter"], &mut client);
+    scene.follow(&runbook.step_saying("Restart the server"), "Restart the server", || {
+        scene.cluster().restart("fast")
+    });
     scene.cluster().connect().run("DROP ROLE reporter");
     scene.over();
 }

@@ -7,24 +7,22 @@ use snowflake_id_cluster_tests::examples::rows;
 use snowflake_id_cluster_tests::network::Fault as Line;
 use snowflake_id_cluster_tests::{Run, leased_worker};
 
-use super::registry::{NOT_RENEWED, renewed, the_state_is};
+use super::registry::{NOT_RENEWED, renewed, state_of_the_registry, the_registry_is_unreachable};
 use super::single::Watched;
 use super::{Fault, Place};
 use crate::scene::{JOINING, Scene};
 
-const PROMISES: &str = "concepts/promises.md";
-
 pub const FAULTS: &[Fault] = &[
     Fault::new(
         "a server is cut off from the registry",
-        ("packets to the registry are silently lost", PROMISES),
+        "packets to the registry are silently lost",
         Place::Server,
         NOT_RENEWED,
         a_server_is_cut_off,
     ),
     Fault::new(
         "servers lose a privilege in the registry",
-        ("The server's role has not been granted a privilege that it needs", "reference/registry.md"),
+        "the role lacks a privilege in the registry",
         Place::Registry,
         NOT_RENEWED,
         |scene| {
@@ -33,33 +31,29 @@ pub const FAULTS: &[Fault] = &[
                 format!("REVOKE EXECUTE ON FUNCTION snowflake_registry.renew FROM {}", names.join(", "));
             scene.site().registry_client().run(&revoke);
             scene.act(revoke);
-            scene.alert("SnowflakeIdRegistryUnreachable").step(1).says("SnowflakeIdLeaseHalfExpired");
-            scene.alert("SnowflakeRegistryLeaseNotRenewed").step(2).says("SnowflakeIdLeaseHalfExpired");
-            let runbook = scene.alert("SnowflakeIdLeaseHalfExpired");
-            the_state_is(scene, &runbook, "permission denied");
-            // The page to which the step leads names the function in the page on fleets.
-            runbook.step(3).says("[grant the privileges](registry.md#roles-for-the-servers)");
+            let row = state_of_the_registry(scene, "permission denied");
+            row.says("repeat [`add_server()`](fleet.md#roles)");
             let page = scene.site().pages.page("run/fleet.md");
             let add =
                 page.lines().find(|line| line.contains("add_server('shard1')")).expect("a call on the page");
             for name in names {
                 let add = add.replace("shard1", &name);
                 scene.site().registry_client().run(&add);
-                scene.act(format!("{}: {add}", runbook.step(3).name));
+                scene.act(format!("{}: {add}", row.name));
             }
             scene.over();
         },
     ),
     Fault::new(
         "all worker IDs are taken",
-        ("a fleet has more servers than worker IDs", PROMISES),
+        "a fleet has more servers than worker IDs",
         Place::Registry,
         &["SnowflakeIdLeaseEnded", "SnowflakeRegistryFewWorkerIds"],
         all_worker_ids_are_taken,
     ),
     Fault::silent(
         "the lease of a server is revoked",
-        ("the worker ID of a server is revoked under load", PROMISES),
+        "the worker ID of a server is revoked under load",
         Place::Server,
         "the server exchanges its worker ID without an error",
         |scene| {
@@ -73,14 +67,14 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::silent(
         "the registry is slow",
-        ("answers are lost or invalid", PROMISES),
+        "answers are lost or invalid",
         Place::Server,
         "the lease is renewed, only later",
         |scene| bad_line(scene, Line::Delay(Duration::from_secs(1)), "each reply takes a second longer"),
     ),
     Fault::silent(
         "replies of the registry are garbage",
-        ("answers are lost or invalid", PROMISES),
+        "answers are lost or invalid",
         Place::Server,
         "it ends before half of the lease has passed",
         |scene| bad_line(scene, Line::Garbage, "replies are random bytes"),
@@ -91,12 +85,8 @@ fn a_server_is_cut_off(scene: &Scene) {
     let end = Mended(scene);
     scene.server().ways.iter().for_each(|way| way.set_fault(Line::Silence));
     scene.act("packets to the registry are lost");
-    scene.alert("SnowflakeIdRegistryUnreachable").step(1).says("SnowflakeIdLeaseHalfExpired");
-    scene.alert("SnowflakeRegistryLeaseNotRenewed").step(2).says("SnowflakeIdLeaseHalfExpired");
-    let runbook = scene.alert("SnowflakeIdLeaseHalfExpired");
-    the_state_is(scene, &runbook, "unreachable");
-    let step = runbook.step(2);
-    step.says("Connect from this host with `psql` as the server's user");
+    let step = the_registry_is_unreachable(scene).step_saying("Check that the registry is running");
+    step.says("Connect from this host with `psql`, as the server's user");
     let string = rows(&mut scene.cluster().connect_to("shop"), &step.command(0, &[]));
     let mut psql = scene.cluster().program("psql");
     let output = psql.args(["-X", "-c", "SELECT 1", &string[0][0]]).output().unwrap();
@@ -124,12 +114,17 @@ fn all_worker_ids_are_taken(scene: &Scene) {
     let joining = Watched::unready(scene, JOINING, copy);
     scene.act("the range of worker IDs ends at one that is taken, and a server joins");
     let few = scene.alert("SnowflakeRegistryFewWorkerIds");
-    let shown = scene.run(&few.step(1), &mut client);
+    let shown = scene.run(&few.step_saying("List the holders"), &mut client);
     assert!(shown.iter().any(|row| row[0] == worker.to_string() && row[1] == "held"), "{shown:?}");
     let ended = scene.alert("SnowflakeIdLeaseEnded");
     scene.wait_for_status(&joining.cluster, "registry_state = 'all taken'");
-    ended.step(4).says("[SnowflakeRegistryFewWorkerIds](#snowflakeregistryfewworkerids)");
-    scene.run_with(&few.step(2), 0, &[&last.to_string()], &mut client);
+    let half_expired =
+        scene.site().pages.follow(&ended.step_saying("*Critical*"), "SnowflakeIdLeaseHalfExpired");
+    let step = half_expired.step_saying("Follow [State of the registry]");
+    let states = scene.site().pages.follow(&step, "State of the registry");
+    scene.site().pages.follow(&states.row("all taken"), "SnowflakeRegistryFewWorkerIds");
+    let step = few.step_saying("extend the pool");
+    scene.run_with(&step, 0, &[&last.to_string()], &mut client);
     leased_worker(&joining.cluster);
     scene.act("the server has a worker ID, and is stopped");
     client

@@ -5,13 +5,10 @@ use snowflake_id_cluster_tests::faults::cut_power;
 use snowflake_id_cluster_tests::{Client, Cluster, Run, single};
 
 use super::{Fault, Place};
-use crate::pages::{Section, section};
+use crate::pages::{Section, Step, section};
 use crate::scene::Scene;
 
-const FLEET: &str = "reference/registry.md";
-const PROMISES: &str = "concepts/promises.md";
 const REGISTRY: &str = "run/registry.md";
-const RUNBOOKS: &str = "run/when-it-fails.md";
 
 /// The alerts about a server that cannot renew its lease.
 pub const NOT_RENEWED: &[&str] =
@@ -20,7 +17,7 @@ pub const NOT_RENEWED: &[&str] =
 pub const FAULTS: &[Fault] = &[
     Fault::new(
         "the registry is down for longer than a lease",
-        ("the registry is unreachable for longer than a lease, under load", PROMISES),
+        "the registry is unreachable for longer than a lease, under load",
         Place::Registry,
         &[
             "SnowflakeIdRegistryUnreachable",
@@ -33,7 +30,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::silent(
         "the registry crashes and is started again",
-        ("the registry's server is restarted", FLEET),
+        "After a restart of the registry",
         Place::Registry,
         "servers renew their leases immediately",
         |scene| {
@@ -47,7 +44,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::silent(
         "the registry fails over to its synchronous standby",
-        ("the registry fails over, and no commits were lost", FLEET),
+        "the registry is promoted",
         Place::Registry,
         "servers find the promoted standby before half of their leases has passed",
         |scene| {
@@ -58,14 +55,14 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "the registry's standby is gone",
-        ("the registry's synchronous standby does not respond", PROMISES),
+        "the registry's synchronous standby does not respond",
         Place::Registry,
         NOT_RENEWED,
         the_standby_is_gone,
     ),
     Fault::new(
         "commits of the registry do not wait",
-        ("commits currently do not wait for a standby", RUNBOOKS),
+        "A failover could lose commits unnoticed",
         Place::Registry,
         &["SnowflakeRegistryNotSynchronous"],
         |scene| {
@@ -73,9 +70,10 @@ pub const FAULTS: &[Fault] = &[
             client.run("ALTER SYSTEM SET synchronous_standby_names = ''");
             client.run("SELECT pg_reload_conf()");
             scene.act("ALTER SYSTEM SET synchronous_standby_names = ''");
-            let step = scene.alert("SnowflakeRegistryNotSynchronous").step(1);
+            let step =
+                scene.alert("SnowflakeRegistryNotSynchronous").step_saying("Restore the previous value");
             assert_eq!(scene.run(&step, &mut scene.site().registry_client()), [[""]]);
-            scene.follow(&step, "Restore the previous value of this setting, and reload", || {
+            scene.follow(&step, "Restore the previous value, and reload", || {
                 client.run("ALTER SYSTEM RESET synchronous_standby_names");
                 client.run("SELECT pg_reload_conf()");
             });
@@ -84,26 +82,19 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "the registry's settings are changed by hand",
-        ("a dump was restored, the settings were changed by hand", REGISTRY),
+        "changed by hand",
         Place::Registry,
         &["SnowflakeRegistryQuarantine", "SnowflakeRegistrySegmentClosed", "SnowflakeIdSegmentClosed"],
         |scene| {
             scene.site().registry_client().run("UPDATE snowflake_registry.settings SET lease = lease");
             scene.act("UPDATE snowflake_registry.settings");
-            scene.alert("SnowflakeRegistrySegmentClosed").step(1).says("runbook of SnowflakeIdSegmentClosed");
-            let quarantine = scene.alert("SnowflakeRegistryQuarantine");
             let mut client = scene.site().registry_client();
-            let shown = scene.run(&quarantine.step(1), &mut client);
-            assert_eq!(shown[0][0], "quarantine");
-            let step = quarantine.step(4);
-            step.says("If you are sure that no commits were lost");
-            scene.run(&step, &mut client);
-            let closed = scene.alert("SnowflakeIdSegmentClosed");
-            let shown = scene.run(&closed.step(1), &mut client);
+            let quarantine = the_registry_is_in_quarantine(scene, &mut client);
+            scene.run(&quarantine.step_saying("If you are sure that no commits were lost"), &mut client);
+            let closed = a_segment_is_closed(scene);
+            let shown = scene.run(&closed.step_saying("list the closed segments"), &mut client);
             assert!(!shown.is_empty());
-            let step = closed.step(3);
-            step.says("If no commits were lost");
-            scene.run(&step, &mut client);
+            scene.run(&closed.step_saying("If no commits were lost"), &mut client);
             scene.over();
         },
     ),
@@ -111,7 +102,7 @@ pub const FAULTS: &[Fault] = &[
         needs_real_time: true,
         ..Fault::new(
             "the registry is set back to a backup",
-            ("the registry is restored from a dump or a backup", FLEET),
+            "or set back",
             Place::Registry,
             &["SnowflakeRegistryQuarantine", "SnowflakeRegistrySegmentClosed", "SnowflakeIdSegmentClosed"],
             the_registry_is_set_back,
@@ -119,18 +110,18 @@ pub const FAULTS: &[Fault] = &[
     },
     Fault::new(
         "the registry is frozen",
-        ("the registry is frozen", RUNBOOKS),
+        "the registry is frozen",
         Place::Registry,
         &["SnowflakeRegistrySegmentClosed", "SnowflakeIdSegmentClosed"],
         |scene| {
             let mut client = scene.site().registry_client();
             client.run("SELECT snowflake_registry.freeze('infinity')");
             scene.act("SELECT snowflake_registry.freeze('infinity');");
-            scene.alert("SnowflakeRegistrySegmentClosed").step(1).says("runbook of SnowflakeIdSegmentClosed");
-            let runbook = scene.alert("SnowflakeIdSegmentClosed");
-            let shown = scene.run(&runbook.step(1), &mut client);
+            let closed = a_segment_is_closed(scene);
+            let shown = scene.run(&closed.step_saying("list the closed segments"), &mut client);
             assert!(shown.iter().any(|row| row[1].contains("frozen")), "{shown:?}");
-            scene.follow(&runbook.step(2), "The segments are opened again when the move ends", || {
+            let step = closed.step_saying("If `closed_reason` says that the registry is frozen");
+            scene.follow(&step, "wait for the end of the [move]", || {
                 client.run("SELECT snowflake_registry.unfreeze()");
             });
             scene.over();
@@ -152,32 +143,62 @@ pub fn renewed(scene: &Scene) {
     scene.values_come();
 }
 
-/// Step 1 of the runbook on each server: its registry_state.
-pub fn the_state_is(scene: &Scene, runbook: &Section, state: &str) {
-    runbook.step(1).says("Read `registry_state` and `last_error`");
+/// Waits for the alerts about leases that are not renewed. All of them lead to the table of states, in which the row of this
+/// state says what to do.
+pub fn state_of_the_registry(scene: &Scene, state: &str) -> Step {
+    const STATES: &str = "State of the registry";
+    let pages = &scene.site().pages;
+    let unreachable = scene.alert("SnowflakeIdRegistryUnreachable");
+    pages.follow(&unreachable.step_saying("If `registry_state` is not `unreachable`"), STATES);
+    let not_renewed = scene.alert("SnowflakeRegistryLeaseNotRenewed");
+    pages.follow(&not_renewed.step_saying("on that server"), "SnowflakeIdLeaseHalfExpired");
+    let half_expired = scene.alert("SnowflakeIdLeaseHalfExpired");
+    let states = pages.follow(&half_expired.step_saying("Follow [State of the registry]"), STATES);
+    let row = states.row(state);
     scene.wait_for_status(scene.cluster(), &format!("registry_state = '{state}'"));
-    scene.act(format!("{}: registry_state is {state}", runbook.step(1).name));
+    scene.act(format!("{}: registry_state is {state}", states.heading));
+    row
+}
+
+/// The section that the row of state `unreachable` leads to.
+pub fn the_registry_is_unreachable(scene: &Scene) -> Section {
+    let row = state_of_the_registry(scene, "unreachable");
+    scene.site().pages.follow(&row, "SnowflakeIdRegistryUnreachable")
+}
+
+/// Waits for the alerts about closed segments. Returns the section with the steps.
+fn a_segment_is_closed(scene: &Scene) -> Section {
+    let step = scene.alert("SnowflakeRegistrySegmentClosed").step_saying("*Critical*");
+    scene.site().pages.follow(&step, "SnowflakeIdSegmentClosed");
+    scene.alert("SnowflakeIdSegmentClosed")
+}
+
+/// Waits for the alert, and runs the query of its section.
+fn the_registry_is_in_quarantine(scene: &Scene, client: &mut Client) -> Section {
+    let quarantine = scene.alert("SnowflakeRegistryQuarantine");
+    let shown = scene.run(&quarantine.step_saying("*Warning*"), client);
+    assert_eq!(shown[0][0], "quarantine");
+    quarantine
 }
 
 fn the_registry_is_down(scene: &Scene) {
     cut_power(&scene.site().registry().primary);
     scene.act("kill -9 of the registry");
-    scene
-        .alert("SnowflakeIdSegmentRegistryUnreachable")
-        .step(3)
-        .says("step 2 of [SnowflakeIdLeaseHalfExpired]");
-    scene.alert("SnowflakeIdRegistryUnreachable").step(1).says("SnowflakeIdLeaseHalfExpired");
-    let runbook = scene.alert("SnowflakeIdLeaseHalfExpired");
-    the_state_is(scene, &runbook, "unreachable");
+    let pages = &scene.site().pages;
+    let of_segments = scene.alert("SnowflakeIdSegmentRegistryUnreachable");
+    pages.follow(&of_segments.step_saying("*Warning*"), "SnowflakeIdSegmentStopped");
+    let unreachable = the_registry_is_unreachable(scene);
     let ended = scene.alert("SnowflakeIdLeaseEnded");
-    ended.step(1).says("Restore the connection to the registry");
-    scene.alert("SnowflakeIdNotReady").row("lease ended").says("SnowflakeIdLeaseEnded");
-    scene.follow(&runbook.step(2), "check that the registry is running", || {
+    pages.follow(&ended.step_saying("*Critical*"), "SnowflakeIdLeaseHalfExpired");
+    let row = scene.row_of("SnowflakeIdNotReady", "State of a server", "lease ended");
+    let states = pages.follow(&row, "State of the registry");
+    let step = unreachable.step_saying("Check that the registry is running");
+    scene.follow(&step, "Check that the registry is running", || {
         scene.site().registry().primary.bring_up();
     });
     // Servers without a lease wait, unless the registry is told that it has lost nothing.
-    let step = runbook.step(5);
-    step.says("If the state is `quarantine`, and you are sure that the registry has lost no commits");
+    let quarantine = pages.follow(&states.row("quarantine"), "SnowflakeRegistryQuarantine");
+    let step = quarantine.step_saying("If you are sure that no commits were lost");
     let mut client = scene.site().registry_client();
     if single::<String>(&mut client, "SELECT state FROM snowflake_registry.status") == "quarantine" {
         scene.run(&step, &mut client);
@@ -190,14 +211,10 @@ fn the_standby_is_gone(scene: &Scene) {
     registry.standby.as_ref().expect("a standby").stop_server("immediate");
     drop(registry);
     scene.act("the registry's standby is stopped");
-    scene.alert("SnowflakeIdRegistryUnreachable").step(1).says("SnowflakeIdLeaseHalfExpired");
-    scene.alert("SnowflakeRegistryLeaseNotRenewed").step(2).says("SnowflakeIdLeaseHalfExpired");
-    let runbook = scene.alert("SnowflakeIdLeaseHalfExpired");
-    the_state_is(scene, &runbook, "unreachable");
-    let step = runbook.step(2);
-    let shown = scene.run_with(&step, 1, &[], &mut scene.site().registry_client());
+    let step = the_registry_is_unreachable(scene).step_saying("If you can connect");
+    let shown = scene.run(&step, &mut scene.site().registry_client());
     assert!(shown.iter().flatten().any(|event| event == "SyncRep"), "{shown:?}");
-    scene.follow(&step, "start the standby", || {
+    scene.follow(&step, "start it, or attach another one", || {
         scene.site().registry().standby.as_ref().expect("a standby").start_server();
     });
     scene.over();
@@ -219,32 +236,31 @@ fn the_registry_is_set_back(scene: &Scene) {
     copy.start_server();
     scene.act("the registry and its standby are lost, and replaced by an older backup");
     let page = scene.site().pages.page(REGISTRY);
-    let steps = section(&page, "before-you-set-a-registry-back").expect("the steps of the page");
-    steps.step(1).says("Make sure that servers and programs cannot reach the restored registry");
+    let steps = section(&page, "restoring-a-registry").expect("the steps of the page");
+    steps.step_saying("Make sure that servers and programs cannot reach the restored registry");
     scene.site().replace_registry(copy, |copy| {
         let quarantine = "SELECT snowflake_registry.quarantine();";
-        scene.follow(&steps.step(3), &format!("Start a quarantine: {quarantine}"), || {
+        let step = steps.step_saying("Start a quarantine:");
+        scene.follow(&step, quarantine, || {
             copy.connect().run(quarantine);
         });
     });
     let mut client = scene.site().registry_client();
-    scene.alert("SnowflakeRegistrySegmentClosed").step(1).says("runbook of SnowflakeIdSegmentClosed");
-    let closed = scene.alert("SnowflakeIdSegmentClosed");
-    let shown = scene.run(&closed.step(1), &mut client);
-    closed.step(5).says("find the highest number of this segment in your tables, on all servers");
+    let closed = a_segment_is_closed(scene);
+    let shown = scene.run(&closed.step_saying("list the closed segments"), &mut client);
+    let highest = closed.step_saying("find the highest number in your tables on all servers");
+    let resume = closed.step_saying("with the result");
     for row in &shown {
         let next = next_value(scene, &mut client, &row[0]).to_string();
-        scene.act(format!("{}: the highest number, and those that servers hold", closed.step(5).name));
-        scene.run_with(&closed.step(6), 0, &[&row[0], &next], &mut client);
+        scene.act(format!("{}: the highest number, and those that servers hold", highest.name));
+        scene.run_with(&resume, 0, &[&row[0], &next], &mut client);
     }
-    let quarantine = scene.alert("SnowflakeRegistryQuarantine");
-    let shown = scene.run(&quarantine.step(1), &mut client);
-    assert_eq!(shown[0][0], "quarantine");
-    scene.follow(&quarantine.step(3), "wait for the end of the quarantine", || ());
+    let quarantine = the_registry_is_in_quarantine(scene, &mut client);
+    scene.follow(&quarantine.step_saying("commits were lost. In this case"), "wait", || ());
     scene.over();
 }
 
-/// Step 5: the highest number in all tables, and `2 * max_step * increment` for each server.
+/// The highest number in all tables, and `2 * max_step * increment` for each server.
 fn next_value(scene: &Scene, registry: &mut Client, segment: &str) -> i64 {
     let step: i64 = single(
         registry,

@@ -9,31 +9,28 @@ use snowflake_id_cluster_tests::segments::{some, some_at_last};
 use snowflake_id_cluster_tests::{Client, Run, StopAtEnd};
 
 use super::{Fault, Place};
+use crate::pages::Step;
 use crate::scene::Scene;
-
-const RUNBOOKS: &str = "run/when-it-fails.md";
 
 pub const FAULTS: &[Fault] = &[
     Fault::new(
         "a segment is exhausted",
-        ("More than four fifths of the numbers up to `max_value` are used", RUNBOOKS),
+        "More than four fifths of the numbers are used",
         Place::Server,
         &["SnowflakeIdSegmentNearEnd", "SnowflakeRegistrySegmentNearEnd", "SnowflakeIdSegmentStopped"],
         a_segment_is_exhausted,
     ),
     Fault::new(
         "a segment was not created",
-        ("If the segment was not created yet", RUNBOOKS),
+        "If the segment was not created yet",
         Place::Server,
         &["SnowflakeIdSegmentUnknown"],
         |scene| {
             let name = new_name(scene, "unknown");
             while_asking(scene, &name, |scene| {
                 let runbook = scene.alert("SnowflakeIdSegmentUnknown");
-                let shown = rows(&mut scene.cluster().connect_to("shop"), &runbook.step(1).commands()[1]);
-                assert!(shown.iter().any(|row| row[0] == name && row[1] == "unknown"), "{shown:?}");
-                let step = runbook.step(3);
-                step.says("If the segment was not created yet");
+                state_is(scene, &runbook.step_saying("*Warning*").commands()[0], &name, "unknown");
+                let step = runbook.step_saying("If the segment was not created yet");
                 scene.run_with(&step, 0, &[&name], &mut scene.site().registry_client());
             });
             scene.over();
@@ -41,7 +38,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "a segment is dropped",
-        ("the segment was dropped", "run/when-it-fails.md"),
+        "the segment was dropped",
         Place::Server,
         &["SnowflakeIdSegmentStopped"],
         |scene| {
@@ -52,9 +49,8 @@ pub const FAULTS: &[Fault] = &[
             registry.run(&format!("SELECT snowflake_registry.drop_segment('{name}')"));
             scene.act("SELECT snowflake_registry.drop_segment(..);");
             while_asking(scene, &name, |scene| {
-                let runbook = scene.alert("SnowflakeIdSegmentStopped");
-                state_is(scene, &runbook.step(1).commands()[0], &name, "dropped");
-                scene.run_with(&runbook.row("dropped"), 0, &[&name], &mut registry);
+                let row = the_segment_stopped(scene, &name, "dropped");
+                scene.run_with(&row, 0, &[&name], &mut registry);
                 some_at_last(scene.cluster(), &name, 10);
             });
             scene.over();
@@ -62,17 +58,14 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "too many segments are in use",
-        (
-            "If it uses all of them, calls for other segments fail with `too many segments are in use`",
-            RUNBOOKS,
-        ),
+        "Beyond this setting, calls for other segments fail",
         Place::Server,
         &["SnowflakeIdManySegments", "SnowflakeIdWarning"],
         too_many_segments_are_in_use,
     ),
     Fault::new(
         "the fleet may not take numbers",
-        ("the server's role lacks a privilege in the registry", "run/when-it-fails.md"),
+        "the server's role lacks a privilege",
         Place::Registry,
         &["SnowflakeIdSegmentRegistryUnreachable"],
         the_fleet_may_not_take_numbers,
@@ -87,18 +80,21 @@ fn the_fleet_may_not_take_numbers(scene: &Scene) {
     let mut registry = scene.site().registry_client();
     registry.run(&revoke);
     scene.act(revoke);
-    let runbook = scene.alert("SnowflakeIdSegmentRegistryUnreachable");
-    let step = runbook.step(2);
-    step.says("run the statements in `last_error` in the registry");
+    let pages = &scene.site().pages;
+    let step = scene.alert("SnowflakeIdSegmentRegistryUnreachable").step_saying("*Warning*");
+    let runbook = pages.follow(&step, "SnowflakeIdSegmentStopped");
+    let query = runbook.step_saying("Look up `state`");
+    let row = pages.follow(&query, "State of a segment").row("permission denied");
+    row.says("run the statements in `last_error` in the registry");
     for server in servers {
         let problem = scene.wait(&format!("a problem of {}", server.name), || {
-            let shown = rows(&mut server.cluster.connect_to("shop"), &runbook.step(1).commands()[0]);
+            let shown = rows(&mut server.cluster.connect_to("shop"), &query.commands()[0]);
             let denied = shown.iter().find(|row| row[1] == "permission denied");
-            denied.map(|row| row[4].clone()).ok_or_else(|| format!("{shown:?}"))
+            denied.map(|row| row[3].clone()).ok_or_else(|| format!("{shown:?}"))
         });
         let statements = problem.find("GRANT").unwrap_or_else(|| panic!("no GRANT in {problem}"));
         registry.run(&problem[statements..]);
-        scene.act(format!("{}: {}", step.name, &problem[statements..]));
+        scene.act(format!("{}: {}", row.name, &problem[statements..]));
     }
     scene.over();
 }
@@ -123,11 +119,11 @@ fn too_many_segments_are_in_use(scene: &Scene) {
 
     let runbook = scene.alert("SnowflakeIdManySegments");
     scene.alert("SnowflakeIdWarning");
-    let shown = scene.run(&runbook.step(1), &mut client);
+    let shown = scene.run(&runbook.step_saying("Beyond this setting"), &mut client);
     assert_eq!(shown, [[MAX.to_string(), MAX.to_string()]]);
     let mut registry = scene.site().registry_client();
     for name in &names {
-        scene.run_with(&runbook.step(2), 0, &[name], &mut registry);
+        scene.run_with(&runbook.step_saying("drop segments"), 0, &[name], &mut registry);
     }
     scene.over();
     set_maximum(4096);
@@ -163,6 +159,13 @@ fn while_asking(scene: &Scene, name: &str, event: impl FnOnce(&Scene)) {
     });
 }
 
+/// Waits for the alert, and follows its link to the table of states. Returns the cell that says what to do in this state.
+fn the_segment_stopped(scene: &Scene, name: &str, state: &str) -> Step {
+    let step = scene.alert("SnowflakeIdSegmentStopped").step_saying("Look up `state`");
+    state_is(scene, &step.commands()[0], name, state);
+    scene.site().pages.follow(&step, "State of a segment").row(state)
+}
+
 fn state_is(scene: &Scene, query: &str, name: &str, state: &str) {
     scene.wait(state, || {
         let shown = rows(&mut scene.cluster().connect_to("shop"), query);
@@ -178,14 +181,14 @@ fn a_segment_is_exhausted(scene: &Scene) {
     scene.act("900 of 1000 numbers are taken");
     let near_end = scene.alert("SnowflakeIdSegmentNearEnd");
     let at_registry = scene.alert("SnowflakeRegistrySegmentNearEnd");
-    at_registry.step(1).says("follow the runbook of SnowflakeIdSegmentNearEnd");
+    scene.site().pages.follow(&at_registry.step_saying("*Warning*"), "SnowflakeIdSegmentNearEnd");
     all.extend(take_all(&mut client, &name));
     scene.act(format!("nobody acts, until {} numbers are taken", all.len()));
-    let stopped = scene.alert("SnowflakeIdSegmentStopped");
-    state_is(scene, &stopped.step(1).commands()[0], &name, "exhausted");
-    stopped.row("exhausted").says("SnowflakeIdSegmentNearEnd");
-    near_end.step(1).says("If `max_value` is the maximum of an `int` column");
-    scene.run_with(&near_end.step(2), 0, &[&name, "100000"], &mut scene.site().registry_client());
+    let row = the_segment_stopped(scene, &name, "exhausted");
+    scene.site().pages.follow(&row, "SnowflakeIdSegmentNearEnd");
+    near_end.step_saying("If `max_value` is the end of an `int` column");
+    let step = near_end.step_saying("In the registry, run");
+    scene.run_with(&step, 0, &[&name, "100000"], &mut scene.site().registry_client());
     all.extend(some_at_last(scene.cluster(), &name, 10));
     assert!(all.len() == 1010 && all.windows(2).all(|pair| pair[0] < pair[1]), "{all:?}");
     scene.over();

@@ -13,9 +13,7 @@ use crate::ledger::Kind;
 use crate::scene::Scene;
 use crate::site::lease;
 
-const PROMISES: &str = "concepts/promises.md";
-const FLEET: &str = "reference/registry.md";
-const KILLED: (&str, &str) = ("a backend, the keeper or the postmaster is killed", PROMISES);
+const KILLED: &str = "a backend, the keeper or the postmaster is killed";
 const HEALS: &str = "the server recovers within seconds, and each rule waits for a minute";
 
 pub const FAULTS: &[Fault] = &[
@@ -36,7 +34,7 @@ pub const FAULTS: &[Fault] = &[
     }),
     Fault::silent(
         "immediate stop and restart",
-        ("restarted or stopped with `pg_ctl stop -m immediate`", PROMISES),
+        "restarted or stopped with `pg_ctl stop -m immediate`",
         Place::ServerAlone,
         HEALS,
         |scene| {
@@ -48,35 +46,35 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::silent(
         "the keeper is terminated",
-        ("the keeper is terminated with `pg_terminate_backend()`", PROMISES),
+        "the keeper is terminated with `pg_terminate_backend()`",
         Place::ServerAlone,
         HEALS,
         |scene| kill_worker(scene, "snowflake_id keeper", "TERM"),
     ),
     Fault::silent(
         "the registry worker is terminated",
-        ("the registry worker is terminated", PROMISES),
+        "the registry worker is terminated",
         Place::ServerAlone,
         "another registry worker is started within seconds, and the lease goes on",
         |scene| kill_worker(scene, "snowflake_id registry", "TERM"),
     ),
     Fault::silent(
         "the segments worker is killed",
-        ("a backend, a worker, the keeper, the postmaster or the registry is killed under load", PROMISES),
+        "a backend, a worker, the keeper, the postmaster or the registry is killed under load",
         Place::ServerAlone,
         HEALS,
         |scene| kill_worker(scene, "snowflake_id segments", "KILL"),
     ),
     Fault::silent(
         "a copy of the server is started",
-        ("the server's data directory is copied or restored from a base backup", FLEET),
+        "copied or restored",
         Place::Server,
         "the copy detects that it is one, and gets a worker ID of its own",
         a_copy_is_started,
     ),
     Fault::new(
         "a server is paused for longer than its lease",
-        ("a server is paused for longer than its lease", PROMISES),
+        "a server is paused for longer than its lease",
         Place::Server,
         &["SnowflakeRegistryLeaseNotRenewed"],
         |scene| {
@@ -90,19 +88,15 @@ pub const FAULTS: &[Fault] = &[
             );
             let mut registry = scene.site().registry_client();
             scene.wait_until("the end of the lease", || single::<i64>(&mut registry, &still_held) == 0);
-            scene.follow(
-                &runbook.step(2),
-                "If the server does not answer, resume or restart its host",
-                || {
-                    drop(paused);
-                },
-            );
+            scene.follow(&runbook.step_saying("If it does not answer"), "resume or restart its host", || {
+                drop(paused);
+            });
             scene.over();
         },
     ),
     Fault::silent(
         "sessions are stopped in the middle of calls",
-        ("sessions are stopped in the middle of calls (SIGSTOP)", PROMISES),
+        "sessions are stopped in the middle of calls (SIGSTOP)",
         Place::ServerAlone,
         "other sessions go on",
         |scene| {
@@ -118,10 +112,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::silent(
         "the stored horizon is rewritten",
-        (
-            "`VACUUM FULL`, or `REPACK` of PostgreSQL 19, rewrites the stored horizon and records under load",
-            PROMISES,
-        ),
+        "`VACUUM FULL`, or `REPACK` of PostgreSQL 19, rewrites the stored horizon and records under load",
         Place::ServerAlone,
         "the keeper writes on",
         |scene| {
@@ -136,7 +127,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::silent(
         "the keeper's database is read-only",
-        ("The keeper's database, or the server, is set to `default_transaction_read_only`", PROMISES),
+        "The keeper's database, or the server, is set to `default_transaction_read_only`",
         Place::ServerAlone,
         "no effect",
         |scene| {

@@ -10,20 +10,19 @@ use super::{Fault, Place};
 use crate::ledger::Kind;
 use crate::scene::Scene;
 
-const RUNBOOKS: &str = "run/when-it-fails.md";
-
 pub const FAULTS: &[Fault] = &[
     Fault::new(
         "a clone with the same worker ID",
-        ("Two primaries issue IDs with the same worker ID", RUNBOOKS),
+        "Two primaries have the same worker ID",
         Place::Single,
         &["SnowflakeIdDuplicateWorkerId"],
         |scene| {
             let server = Watched::start(scene, "single", worker(1000).start());
             let clone = Watched::start(scene, "clone", server.cluster.base_backup(&[]));
             scene.act("a base backup of a server with a fixed worker ID is started");
-            let step = scene.alert("SnowflakeIdDuplicateWorkerId").step(2);
-            scene.follow(&step, "or a clone, stop this server", || {
+            let step =
+                scene.alert("SnowflakeIdDuplicateWorkerId").step_saying("If one of them is an old primary");
+            scene.follow(&step, "or a clone, stop it", || {
                 clone.cluster.stop_server("fast");
                 drop(clone);
             });
@@ -32,10 +31,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "a paused virtual machine",
-        (
-            "If a host, such as a virtual machine, was paused for longer than `max_clock_jump`",
-            "run/when-it-fails.md",
-        ),
+        "for example after a virtual machine was paused",
         Place::Single,
         &["SnowflakeIdClockJumped"],
         |scene| {
@@ -43,17 +39,19 @@ pub const FAULTS: &[Fault] = &[
             server.cluster.set_clock(7200.0);
             scene.act("the clock jumps ahead by two hours, and is right");
             let runbook = scene.alert("SnowflakeIdClockJumped");
-            let step = runbook.step(3);
-            step.says("If the clock is correct, for example after a virtual machine was paused");
+            let steps =
+                scene.site().pages.follow(&runbook.step_saying("*Critical*"), "The clock jumped ahead");
+            let step =
+                steps.step_saying("If the clock is right, for example after a virtual machine was paused");
             scene.run(&step, &mut server.cluster.connect());
-            runbook.ends("`clock_jump` is NULL and `state` is `ready`");
+            runbook.ends("`clock_jump` is NULL");
             scene.wait_for_status(&server.cluster, "clock_jump IS NULL AND state = 'ready'");
             scene.over();
         },
     ),
     Fault::new(
         "the worker ID does not fit the layout",
-        ("the worker ID does not fit the layout", "concepts/promises.md"),
+        "the worker ID does not fit the layout",
         Place::Single,
         &["SnowflakeIdError", "SnowflakeIdNotReady"],
         |scene| {
@@ -61,17 +59,17 @@ pub const FAULTS: &[Fault] = &[
             let mut client = server.cluster.connect();
             set_worker(&mut client, 5000);
             scene.act("snowflake_id.worker_id = 5000");
-            scene.alert("SnowflakeIdError").step(5).says("give the server a smaller worker ID");
-            let row = scene.alert("SnowflakeIdNotReady").row("worker id too large");
+            scene.alert("SnowflakeIdError").step_saying("If `last_error` is about the worker ID");
+            let row = scene.row_of("SnowflakeIdNotReady", "State of a server", "worker id too large");
             let shown = rows(&mut client, "SELECT state, last_error FROM snowflake_status");
             assert!(shown[0][0] == "worker id too large" && shown[0][1].contains("1023"), "{shown:?}");
-            scene.follow(&row, "Give the server a smaller worker ID", || set_worker(&mut client, 1001));
+            scene.follow(&row, "set a smaller fresh worker ID", || set_worker(&mut client, 1001));
             scene.over();
         },
     ),
     Fault::new(
         "a server without a worker ID",
-        ("without a worker ID, IDs stop", "concepts/promises.md"),
+        "without a worker ID, IDs stop",
         Place::Single,
         &["SnowflakeIdNotReady"],
         |scene| {
@@ -79,15 +77,15 @@ pub const FAULTS: &[Fault] = &[
             let mut client = server.cluster.connect();
             set_worker(&mut client, -1);
             scene.act("snowflake_id.worker_id = -1");
-            let row = scene.alert("SnowflakeIdNotReady").row("no worker id");
+            let row = scene.row_of("SnowflakeIdNotReady", "State of a server", "no worker id");
             scene.wait_for_status(&server.cluster, "state = 'no worker id'");
-            scene.follow(&row, "set `snowflake_id.worker_id` and reload", || set_worker(&mut client, 1000));
+            scene.follow(&row, "otherwise, set a fresh worker ID", || set_worker(&mut client, 1000));
             scene.over();
         },
     ),
     Fault::new(
         "the keeper's database belongs to another role",
-        ("This owner can stop IDs on the whole server", RUNBOOKS),
+        "This owner can stop IDs on the whole server",
         Place::Single,
         &["SnowflakeIdWarning"],
         |scene| {
@@ -97,8 +95,9 @@ pub const FAULTS: &[Fault] = &[
             scene.act("ALTER DATABASE postgres OWNER TO app;");
             let runbook = scene.alert("SnowflakeIdWarning");
             let warning: String = single(&mut client, "SELECT warning FROM snowflake_status");
-            scene.act(format!("{}: {warning}", runbook.step(1).name));
-            scene.follow(&runbook.step(3), "Make a superuser the owner", || {
+            scene.act(format!("{}: {warning}", runbook.heading));
+            let step = runbook.step_saying("If an owner is not a superuser");
+            scene.follow(&step, "make a superuser the owner", || {
                 client.run("ALTER DATABASE postgres OWNER TO CURRENT_USER");
             });
             scene.over();
@@ -106,14 +105,14 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "the clock is set back again and again",
-        ("the clock is set back and forth until all values are exhausted", "concepts/promises.md"),
+        "the clock is set back and forth until all values are exhausted",
         Place::Single,
         &["SnowflakeIdClockSequenceNearlyExhausted", "SnowflakeIdClockSetBack"],
         the_clock_is_set_back_repeatedly,
     ),
     Fault::silent(
         "the disk of pg_wal is full",
-        ("the disk of `pg_wal` is full", "concepts/promises.md"),
+        "the disk of `pg_wal` is full",
         Place::Single,
         "PostgreSQL itself is down, which the metric pg_up of the exporter shows",
         the_disk_is_full,
@@ -149,10 +148,11 @@ fn the_clock_is_set_back_repeatedly(scene: &Scene) {
     }
     scene.act("the clock is set back by a minute five times");
     let runbook = scene.alert("SnowflakeIdClockSequenceNearlyExhausted");
-    let shown = scene.run(&runbook.step(1), &mut client);
+    let step = runbook.step_saying("To find out when values become available");
+    let shown = scene.run(&step, &mut client);
     assert!(shown.len() >= 5, "{shown:?}");
-    runbook.step(2).says("SnowflakeIdClockSetBack");
-    let step = scene.alert("SnowflakeIdClockSetBack").step(2);
+    scene.site().pages.follow(&step, "SnowflakeIdClockSetBack");
+    let step = scene.alert("SnowflakeIdClockSetBack").step_saying("Let NTP slew the clock");
     scene.follow(&step, "Let NTP slew the clock instead of stepping it", || server.cluster.set_clock(0.0));
     scene.over();
 }
