@@ -137,7 +137,7 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
     WHERE status.state NOT IN ('ready', 'recovery') AND NOT (status.is_known AND coalesce(remedy.is_of_lease, false))
     UNION ALL
     SELECT format('the registry grants no lease: %s', status.registry_state), status.last_error,
-           'Correct the cause in DETAIL. Page "States" of the manual describes each state of the registry.'
+           'Correct the cause in DETAIL. Page "When it fails" of the manual describes each state of the registry.'
     FROM status
     WHERE NOT status.is_known AND status.registry_state NOT IN ('granted', 'starting')
       AND status.state NOT IN ('recovery', 'no lease', 'lease ended')
