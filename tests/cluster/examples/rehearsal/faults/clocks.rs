@@ -49,12 +49,12 @@ pub const FAULTS: &[Fault] = &[
             scene.site().registry().primary.set_clock(8.0);
             scene.act("the registry's clock is set ahead by 8 s");
             let runbook = scene.alert("SnowflakeIdClockOffset");
-            let step = runbook.step_saying("Correct the wrong clock");
-            step.says("If all servers have this alert, the clock of the registry is wrong");
+            runbook.step_saying("If all servers have this alert, the clock of the registry is wrong");
             let name = "SnowflakeIdClockOffset";
             let all =
                 || scene.stage.watch.firing().iter().filter(|alert| alert.name == name).count() == SERVERS;
             scene.wait_until("the alert of all servers", all);
+            let step = runbook.step_saying("Correct the wrong clock");
             scene.follow(&step, "Correct the wrong clock", || {
                 scene.site().registry().primary.set_clock(0.0);
             });

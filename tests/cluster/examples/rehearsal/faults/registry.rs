@@ -150,8 +150,11 @@ pub fn state_of_the_registry(scene: &Scene, state: &str) -> Step {
     let pages = &scene.site().pages;
     let unreachable = scene.alert("SnowflakeIdRegistryUnreachable");
     pages.follow(&unreachable.step_saying("If `registry_state` is not `unreachable`"), STATES);
-    let not_renewed = scene.alert("SnowflakeRegistryLeaseNotRenewed");
-    pages.follow(&not_renewed.step_saying("on that server"), "SnowflakeIdLeaseHalfExpired");
+    // Without a registry, no exporter can watch it.
+    if scene.fault.alerts == NOT_RENEWED {
+        let not_renewed = scene.alert("SnowflakeRegistryLeaseNotRenewed");
+        pages.follow(&not_renewed.step_saying("on that server"), "SnowflakeIdLeaseHalfExpired");
+    }
     let half_expired = scene.alert("SnowflakeIdLeaseHalfExpired");
     let states = pages.follow(&half_expired.step_saying("Follow [State of the registry]"), STATES);
     let row = states.row(state);
