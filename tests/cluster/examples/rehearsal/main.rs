@@ -111,12 +111,15 @@ fn the_book_names_each_fault() {
     faults::check_table(&pages_of_the_repository());
 }
 
-/// The words by which the faults find their steps, tables and rows are on the pages.
+/// The words by which the faults find their steps, tables and rows are on the pages, and those of the section of an alert
+/// in this section.
 #[test]
 fn the_book_contains_each_quotation() {
-    let book = pages::folded(&pages_of_the_repository().all());
+    let pages = pages_of_the_repository();
+    let book = pages::folded(&pages.all());
+    let page = pages.page(pages::FAILS);
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/rehearsal/faults");
-    let mut quotations = 0;
+    let (mut quotations, mut of_alerts) = (0, 0);
     for file in std::fs::read_dir(sources).unwrap() {
         let source = std::fs::read_to_string(file.unwrap().path()).unwrap();
         for call in ["step_saying(", "says(", "ends(", "row(", "row_of(", "follow("] {
@@ -128,6 +131,21 @@ fn the_book_contains_each_quotation() {
                 }
             }
         }
+        for (at, found) in source.match_indices("scene.alert(\"") {
+            let (name, rest) = source[at + found.len()..].split_once("\")").unwrap();
+            let section = pages::section(&page, &name.to_lowercase()).expect("a section for the alert");
+            let chained = rest.trim_start().strip_prefix(".step_saying(\"");
+            // The variable with the section, up to the end of the function.
+            let before = source[..at].trim_end().strip_suffix('=').filter(|_| rest.starts_with(';'));
+            let variable = before.and_then(|text| text.rsplit("let ").next()).map(str::trim);
+            let call = variable.map(|name| format!("{name}.step_saying(\""));
+            let function = rest.split("\n}\n").next().unwrap().split("\n        },\n").next().unwrap();
+            let later = call.iter().flat_map(|call| function.split(call.as_str()).skip(1));
+            for words in chained.into_iter().chain(later) {
+                section.step_saying(words.split('"').next().unwrap());
+                of_alerts += 1;
+            }
+        }
     }
-    assert!(quotations > 60, "only {quotations} quotations");
+    assert!(quotations > 60 && of_alerts > 30, "only {quotations} quotations, {of_alerts} of alerts");
 }
