@@ -75,8 +75,8 @@ pub const FAULTS: &[Fault] = &[
 /// Each server shows the statement that grants the privilege to its own role.
 fn the_fleet_may_not_take_numbers(scene: &Scene) {
     let servers = &scene.site().servers;
-    let roles: String = servers.iter().map(|server| format!(", {}", server.name)).collect();
-    let revoke = format!("REVOKE EXECUTE ON FUNCTION snowflake_registry.take FROM fleet{roles}");
+    let roles: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    let revoke = format!("REVOKE EXECUTE ON FUNCTION snowflake_registry.take FROM {}", roles.join(", "));
     let mut registry = scene.site().registry_client();
     registry.run(&revoke);
     scene.act(revoke);
