@@ -1,10 +1,10 @@
-//! What things cost, as bars.
+//! The cost of a call, as bars.
 
 use plotters::style::RGBColor;
 
 use crate::Picture;
 use crate::canvas::{Canvas, Words};
-use crate::figures::{Call, Filling, read};
+use crate::figures::{Call, read};
 use crate::palette::Palette;
 
 const LEFT: f64 = 12.0;
@@ -28,46 +28,6 @@ pub fn cost() -> Picture {
                 name(canvas, (LEFT, top + 11.0), &call.call);
                 let end = LEFT + call.ns / most * (RIGHT - LEFT - 70.0);
                 bar(canvas, (LEFT, top + 26.0), end, &call.call, &format!("{:.0}", call.ns));
-            }
-        }),
-    }
-}
-
-/// What is shown of each kind of key: its name, the unit, how many digits after the point, the value.
-type Column = (&'static str, &'static str, usize, fn(&Filling) -> f64);
-
-/// What filling a table costs.
-pub fn filling() -> Picture {
-    const ROW: f64 = 66.0;
-    const FIRST_ROW: f64 = 94.0;
-    const COLUMN: f64 = (RIGHT - LEFT + GAP) / 3.0;
-    const GAP: f64 = 16.0;
-    let keys: Vec<Filling> = read("filling");
-    Picture {
-        name: "filling",
-        title: "A million rows: seconds of INSERT and of COPY, and the size of the primary key, by kind of key",
-        height: FIRST_ROW + keys.len() as f64 * ROW,
-        draw: Box::new(move |canvas| {
-            let palette = canvas.palette;
-            canvas.words((LEFT, 18.0), "a table of a million rows", Words::new(palette.muted).size(17.0));
-            let columns: [Column; 3] = [
-                ("INSERT", "seconds", 2, |key| key.insert_seconds),
-                ("COPY", "seconds", 2, |key| key.copy_seconds),
-                ("primary key", "megabytes", 1, |key| key.primary_key_megabytes),
-            ];
-            for (number, (what, unit, digits, value)) in columns.into_iter().enumerate() {
-                let left = LEFT + number as f64 * COLUMN;
-                canvas.words((left, 48.0), what, Words::new(palette.ink).bold());
-                canvas.words((left, 72.0), unit, Words::new(palette.muted).size(17.0));
-                let most = keys.iter().map(value).fold(0.0, f64::max);
-                for (row, key) in keys.iter().enumerate() {
-                    let top = FIRST_ROW + row as f64 * ROW;
-                    let end = left + value(key) / most * (COLUMN - GAP - 52.0);
-                    bar(canvas, (left, top + 26.0), end, &key.key, &format!("{:.digits$}", value(key)));
-                }
-            }
-            for (row, key) in keys.iter().enumerate() {
-                name(canvas, (LEFT, FIRST_ROW + row as f64 * ROW + 12.0), &key.key);
             }
         }),
     }

@@ -12,32 +12,12 @@ pub struct Call {
     pub ns: f64,
 }
 
-/// A row of `filling.csv`.
-#[derive(Deserialize)]
-pub struct Filling {
-    pub key: String,
-    pub insert_seconds: f64,
-    pub copy_seconds: f64,
-    pub primary_key_megabytes: f64,
-}
-
 /// A row of `throughput.csv`.
 #[derive(Deserialize)]
 pub struct Throughput {
     pub call: String,
     pub sessions: u32,
     pub numbers_per_second: f64,
-}
-
-/// A row of `latency.csv`.
-#[derive(Deserialize)]
-pub struct Latency {
-    #[serde(rename = "where")]
-    pub place: String,
-    pub load: String,
-    pub call: String,
-    pub percentile: f64,
-    pub ns: f64,
 }
 
 /// A row of `horizon.csv`. Times are seconds since the run began.

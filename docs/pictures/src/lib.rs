@@ -1,5 +1,5 @@
 //! The pictures of the book. Each is drawn from the figures in `docs/figures` or from the core itself, never from
-//! numbers that are written here.
+//! numbers that are written here, except diagrams, which show how parts work together.
 //!
 //! `make pictures` writes them anew; a test compares what is there with what would be written.
 
@@ -8,6 +8,7 @@ use std::path::PathBuf;
 mod bars;
 mod bits;
 pub mod canvas;
+mod diagrams;
 mod figures;
 mod horizon;
 mod lease;
@@ -42,11 +43,12 @@ pub fn files() -> Vec<File> {
         bits::standard(),
         bits::layouts(),
         bars::cost(),
-        bars::filling(),
-        lines::latency(),
         lines::throughput(),
         horizon::picture(),
         lease::picture(),
+        diagrams::fleet(),
+        diagrams::watermark(),
+        diagrams::segments(),
     ];
     let mut files = Vec::new();
     for picture in pictures {

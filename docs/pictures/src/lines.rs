@@ -4,7 +4,7 @@ use plotters::style::RGBColor;
 
 use crate::Picture;
 use crate::canvas::{Axis, Canvas, Words};
-use crate::figures::{Latency, Throughput, read};
+use crate::figures::{Throughput, read};
 use crate::palette::Palette;
 
 const LEFT: f64 = 12.0;
@@ -150,77 +150,4 @@ fn from_zero(most: f64) -> Axis {
         .map(|at| (at, format!("{at:.0$}", usize::from(step < 1.0))))
         .collect();
     Axis { range: 0.0..f64::from(count) * step, labels }
-}
-
-/// How long single calls take.
-pub fn latency() -> Picture {
-    /// The load at which the calls decide the percentiles, rather than what else a machine does.
-    const LOAD: &str = "16 sessions, as fast as they can";
-    let rows: Vec<Latency> = read("latency");
-    let panel = |title, place: &str, calls: &[Colored]| {
-        let lines: Vec<Line> = calls
-            .iter()
-            .map(|&(call, color)| {
-                let is_of = |row: &&Latency| row.place == place && row.load == LOAD && row.call == call;
-                let points: Vec<_> =
-                    rows.iter().filter(is_of).map(|row| (nines(row.percentile), row.ns.log10())).collect();
-                assert!(!points.is_empty(), "latency.csv has no {place}, {LOAD}, {call}");
-                Line { name: call.into(), color, points }
-            })
-            .collect();
-        let values = || lines.iter().flat_map(|line| &line.points).map(|point| point.1);
-        let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-        let x = [50.0, 90.0, 95.0, 99.0].map(|percentile| (nines(percentile), format!("{percentile} %")));
-        let range = least.floor()..most.ceil();
-        let y = (range.start as i32..=range.end as i32).map(|power| (power.into(), power_of_ten(power)));
-        Panel {
-            title,
-            load: LOAD,
-            x: Axis { range: 0.1..nines(99.0) + 0.1, labels: x.to_vec() },
-            y: Axis { labels: y.collect(), range },
-            lines,
-            height: 180.0,
-        }
-    };
-    let panels = vec![
-        panel(
-            "One call, in the server",
-            "server",
-            &[
-                ("snowflake_nextval()", |palette| palette.blue),
-                ("nextval()", |palette| palette.orange),
-                ("the clock alone", |palette| palette.others),
-            ],
-        ),
-        panel(
-            "One SELECT, as a client sees it",
-            "client",
-            &[
-                ("snowflake_nextval()", |palette| palette.blue),
-                ("nextval()", |palette| palette.orange),
-                ("a constant", |palette| palette.others),
-            ],
-        ),
-    ];
-    stacked(
-        "latency",
-        "How long calls take, as percentiles: in the server, and as a client sees them",
-        panels,
-    )
-}
-
-/// The position of a percentile below 100: each nine has as much room as the previous one.
-fn nines(percentile: f64) -> f64 {
-    -(1.0 - percentile / 100.0).log10()
-}
-
-/// A power of ten of nanoseconds.
-fn power_of_ten(power: i32) -> String {
-    let (unit, power) = match power {
-        ..3 => ("ns", power),
-        3..6 => ("µs", power - 3),
-        6..9 => ("ms", power - 6),
-        _ => ("s", power - 9),
-    };
-    format!("{} {unit}", 10_u64.pow(power.try_into().expect("no less than a nanosecond")))
 }

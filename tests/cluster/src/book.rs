@@ -143,14 +143,15 @@ fn of(runner: &Runner) -> String {
     text
 }
 
-/// The number of words of a page outside code blocks and comments: what lies between spaces and has a letter or a digit.
+/// The number of words of a page outside code blocks, comments and HTML: what lies between spaces and has a letter or a
+/// digit.
 pub fn words(page: &str) -> usize {
     let mut words = 0;
     let mut is_code = false;
     for line in page.lines() {
         if line.trim_start().starts_with("```") {
             is_code = !is_code;
-        } else if !is_code && !line.starts_with("<!--") {
+        } else if !is_code && !line.starts_with('<') {
             words += line
                 .split_whitespace()
                 .filter(|word| word.contains(|c: char| c.is_ascii_alphanumeric()))
