@@ -20,6 +20,7 @@ mod book {
     mod other_ways_of_reading;
     mod pages;
     mod pglogical;
+    mod prose;
     mod reading_beside_changes;
     pub mod reading_in_order;
     mod reading_on_other_servers;

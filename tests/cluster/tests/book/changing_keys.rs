@@ -65,7 +65,8 @@ fn the_page() {
          SELECT id, snowflake_to_public(id, 'cus', '\\x0123456712345678234567893456789a') FROM generate_series(1, 2500) AS id",
     );
     for file in ["old_links", "reissue", "masked_numbers", "both_keys"] {
-        checked += run_block(&mut client, &harness::book::read(&format!("docs/examples/public-ids/{file}.sql")));
+        checked +=
+            run_block(&mut client, &harness::book::read(&format!("docs/examples/public-ids/{file}.sql")));
     }
     assert_eq!(checked, 15);
     assert_eq!(single::<i64>(&mut client, "SELECT count(DISTINCT public_id) FROM customers"), 2502);
