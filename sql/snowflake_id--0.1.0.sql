@@ -1570,21 +1570,24 @@ BEGIN
     LEFT JOIN pg_type AS type ON type.oid = attribute.atttypid
     WHERE class.oid = adopted_table;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'table with OID % does not exist', adopted_table::oid USING ERRCODE = 'undefined_table';
+        RAISE EXCEPTION 'table with OID % does not exist', adopted_table::oid
+            USING ERRCODE = 'undefined_table', HINT = 'Specify the name of a table.';
     ELSIF facts.relkind NOT IN ('r', 'p') THEN
         RAISE EXCEPTION '% is not a table', facts.description
             USING ERRCODE = 'wrong_object_type', HINT = 'Specify the table that contains the rows.';
     ELSIF adopted_table::oid < 16384 THEN
-        RAISE EXCEPTION '% is a system table', facts.description USING ERRCODE = 'wrong_object_type';
+        RAISE EXCEPTION '% is a system table', facts.description
+            USING ERRCODE = 'wrong_object_type', HINT = 'Specify a table that was created by a user.';
     ELSIF pg_is_other_temp_schema(facts.relnamespace) THEN
         RAISE EXCEPTION '% is a temporary table of another session', facts.description
-            USING ERRCODE = 'wrong_object_type';
+            USING ERRCODE = 'wrong_object_type', HINT = 'Repeat the call in the session that created the table.';
     ELSIF facts.attnum IS NULL THEN
         RAISE EXCEPTION 'column "%" of % does not exist', adopted_column, facts.description
-            USING ERRCODE = 'undefined_column';
+            USING ERRCODE = 'undefined_column',
+                  HINT = 'Specify the name of the column as pg_attribute contains it: in its case, and without double quotes.';
     ELSIF facts.attnum < 0 THEN
         RAISE EXCEPTION 'column "%" of % is a system column', adopted_column, facts.description
-            USING ERRCODE = 'feature_not_supported';
+            USING ERRCODE = 'feature_not_supported', HINT = 'Specify a column that was created by a user.';
     ELSIF facts.attgenerated <> '' THEN
         RAISE EXCEPTION 'column "%" of % is a generated column', adopted_column, facts.description
             USING ERRCODE = 'feature_not_supported', HINT = 'Adopt the column from which the values are computed.';
@@ -1599,7 +1602,7 @@ BEGIN
                                   adopted_table, adopted_column)
                       ELSE format('Add a column for a new key: ALTER TABLE %s ADD COLUMN new_id bigint; Then assign IDs to '
                                   'the rows, change the references and the primary key, and drop column %I. For all steps, '
-                                  'see "Migrating from UUIDs" in the documentation.',
+                                  'see "From other generators" in the documentation.',
                                   adopted_table, adopted_column)
                   END;
     END IF;
@@ -1988,7 +1991,9 @@ DECLARE
     actions pg_catalog.jsonb;
 BEGIN
     IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL OR generator IS NULL THEN
-        RAISE EXCEPTION 'table_name, column_name, dry_run and generator must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'table_name, column_name, dry_run and generator must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a table and a column. Omit dry_run or generator to use its default.';
     END IF;
     -- The plan is complete before the first statement runs.
     FOR step IN SELECT * FROM snowflake_internal.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP
@@ -3728,7 +3733,8 @@ BEGIN
     IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL OR abandon IS NULL OR batch_pages IS NULL
        OR pause IS NULL OR lock_wait IS NULL OR views IS NULL THEN
         RAISE EXCEPTION 'table_name, column_name, dry_run, abandon, batch_pages, pause, lock_wait and views must not be null'
-            USING ERRCODE = 'null_value_not_allowed';
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a table and a column. Omit any other argument to use its default.';
     ELSIF batch_pages OPERATOR(pg_catalog.<) 1 OR pause OPERATOR(pg_catalog.<) '0'::pg_catalog.interval
           OR lock_wait OPERATOR(pg_catalog.<) '1 ms'::pg_catalog.interval
           OR lock_wait OPERATOR(pg_catalog.>) '10 s'::pg_catalog.interval THEN
@@ -4542,7 +4548,9 @@ DECLARE
     bytes CONSTANT pg_catalog.int4 := pg_catalog.octet_length(pg_catalog.convert_to(snowflake_segment_grant.name, 'UTF8'));
 BEGIN
     IF snowflake_segment_grant.name IS NULL OR snowflake_segment_grant.role IS NULL THEN
-        RAISE EXCEPTION 'name and role must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'name and role must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a segment and a role, for example: SELECT snowflake_segment_grant(''orders'', ''shop'');';
     ELSIF bytes OPERATOR(pg_catalog.<) 1 OR bytes OPERATOR(pg_catalog.>) 255 THEN
         RAISE EXCEPTION 'invalid length of segment name'
             USING ERRCODE = 'invalid_parameter_value',
@@ -4564,7 +4572,9 @@ CREATE FUNCTION snowflake_segment_revoke(name text, role regrole) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
 BEGIN
     IF snowflake_segment_revoke.name IS NULL OR snowflake_segment_revoke.role IS NULL THEN
-        RAISE EXCEPTION 'name and role must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'name and role must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a segment and a role, for example: SELECT snowflake_segment_revoke(''orders'', ''shop'');';
     END IF;
     UPDATE snowflake_internal.segment_grant AS g
     SET names = pg_catalog.array_remove(g.names, snowflake_segment_revoke.name)
@@ -4584,7 +4594,9 @@ CREATE FUNCTION snowflake_segment_grant_all(role regrole) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
 BEGIN
     IF snowflake_segment_grant_all.role IS NULL THEN
-        RAISE EXCEPTION 'role must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'role must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a role, for example: SELECT snowflake_segment_grant_all(''shop'');';
     END IF;
     DELETE FROM snowflake_internal.segment_grant AS g
     WHERE g.role OPERATOR(pg_catalog.=) snowflake_segment_grant_all.role;

@@ -425,7 +425,7 @@ impl Error {
                 ERRCODE_FEATURE_NOT_SUPPORTED,
                 "trigger functions can only be called as triggers",
                 "",
-                "",
+                "Create a trigger that executes the function: CREATE TRIGGER own_id AFTER INSERT OR UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION snowflake_require_own_id('id');",
             ),
             Error::OwnIdTrigger => texts(
                 ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
@@ -545,9 +545,12 @@ impl Error {
                 "snowflake_raise_floor() was called, or the history of this server is unknown. Therefore, IDs with the current time cannot be issued under any worker ID.",
                 "Wait until the time that this query shows: SELECT resumes_at FROM snowflake_status;",
             ),
-            Error::NullDatacenter => {
-                texts(ERRCODE_NULL_VALUE_NOT_ALLOWED, "datacenter_id must not be null", "", "")
-            }
+            Error::NullDatacenter => texts(
+                ERRCODE_NULL_VALUE_NOT_ALLOWED,
+                "datacenter_id must not be null",
+                "",
+                "Specify the datacenter ID, or omit the argument.",
+            ),
             Error::NoIdentityToReset => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "a worker ID must be specified while snowflake_id.registry is not set",

@@ -30,21 +30,24 @@ BEGIN
     LEFT JOIN pg_type AS type ON type.oid = attribute.atttypid
     WHERE class.oid = adopted_table;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'table with OID % does not exist', adopted_table::oid USING ERRCODE = 'undefined_table';
+        RAISE EXCEPTION 'table with OID % does not exist', adopted_table::oid
+            USING ERRCODE = 'undefined_table', HINT = 'Specify the name of a table.';
     ELSIF facts.relkind NOT IN ('r', 'p') THEN
         RAISE EXCEPTION '% is not a table', facts.description
             USING ERRCODE = 'wrong_object_type', HINT = 'Specify the table that contains the rows.';
     ELSIF adopted_table::oid < 16384 THEN
-        RAISE EXCEPTION '% is a system table', facts.description USING ERRCODE = 'wrong_object_type';
+        RAISE EXCEPTION '% is a system table', facts.description
+            USING ERRCODE = 'wrong_object_type', HINT = 'Specify a table that was created by a user.';
     ELSIF pg_is_other_temp_schema(facts.relnamespace) THEN
         RAISE EXCEPTION '% is a temporary table of another session', facts.description
-            USING ERRCODE = 'wrong_object_type';
+            USING ERRCODE = 'wrong_object_type', HINT = 'Repeat the call in the session that created the table.';
     ELSIF facts.attnum IS NULL THEN
         RAISE EXCEPTION 'column "%" of % does not exist', adopted_column, facts.description
-            USING ERRCODE = 'undefined_column';
+            USING ERRCODE = 'undefined_column',
+                  HINT = 'Specify the name of the column as pg_attribute contains it: in its case, and without double quotes.';
     ELSIF facts.attnum < 0 THEN
         RAISE EXCEPTION 'column "%" of % is a system column', adopted_column, facts.description
-            USING ERRCODE = 'feature_not_supported';
+            USING ERRCODE = 'feature_not_supported', HINT = 'Specify a column that was created by a user.';
     ELSIF facts.attgenerated <> '' THEN
         RAISE EXCEPTION 'column "%" of % is a generated column', adopted_column, facts.description
             USING ERRCODE = 'feature_not_supported', HINT = 'Adopt the column from which the values are computed.';
@@ -59,7 +62,7 @@ BEGIN
                                   adopted_table, adopted_column)
                       ELSE format('Add a column for a new key: ALTER TABLE %s ADD COLUMN new_id bigint; Then assign IDs to '
                                   'the rows, change the references and the primary key, and drop column %I. For all steps, '
-                                  'see "Migrating from UUIDs" in the documentation.',
+                                  'see "From other generators" in the documentation.',
                                   adopted_table, adopted_column)
                   END;
     END IF;
@@ -448,7 +451,9 @@ DECLARE
     actions pg_catalog.jsonb;
 BEGIN
     IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL OR generator IS NULL THEN
-        RAISE EXCEPTION 'table_name, column_name, dry_run and generator must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'table_name, column_name, dry_run and generator must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a table and a column. Omit dry_run or generator to use its default.';
     END IF;
     -- The plan is complete before the first statement runs.
     FOR step IN SELECT * FROM snowflake_internal.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP

@@ -173,7 +173,8 @@ BEGIN
     IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL OR abandon IS NULL OR batch_pages IS NULL
        OR pause IS NULL OR lock_wait IS NULL OR views IS NULL THEN
         RAISE EXCEPTION 'table_name, column_name, dry_run, abandon, batch_pages, pause, lock_wait and views must not be null'
-            USING ERRCODE = 'null_value_not_allowed';
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a table and a column. Omit any other argument to use its default.';
     ELSIF batch_pages OPERATOR(pg_catalog.<) 1 OR pause OPERATOR(pg_catalog.<) '0'::pg_catalog.interval
           OR lock_wait OPERATOR(pg_catalog.<) '1 ms'::pg_catalog.interval
           OR lock_wait OPERATOR(pg_catalog.>) '10 s'::pg_catalog.interval THEN

@@ -39,7 +39,9 @@ DECLARE
     bytes CONSTANT pg_catalog.int4 := pg_catalog.octet_length(pg_catalog.convert_to(snowflake_segment_grant.name, 'UTF8'));
 BEGIN
     IF snowflake_segment_grant.name IS NULL OR snowflake_segment_grant.role IS NULL THEN
-        RAISE EXCEPTION 'name and role must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'name and role must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a segment and a role, for example: SELECT snowflake_segment_grant(''orders'', ''shop'');';
     ELSIF bytes OPERATOR(pg_catalog.<) 1 OR bytes OPERATOR(pg_catalog.>) 255 THEN
         RAISE EXCEPTION 'invalid length of segment name'
             USING ERRCODE = 'invalid_parameter_value',
@@ -61,7 +63,9 @@ CREATE FUNCTION snowflake_segment_revoke(name text, role regrole) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
 BEGIN
     IF snowflake_segment_revoke.name IS NULL OR snowflake_segment_revoke.role IS NULL THEN
-        RAISE EXCEPTION 'name and role must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'name and role must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a segment and a role, for example: SELECT snowflake_segment_revoke(''orders'', ''shop'');';
     END IF;
     UPDATE snowflake_internal.segment_grant AS g
     SET names = pg_catalog.array_remove(g.names, snowflake_segment_revoke.name)
@@ -81,7 +85,9 @@ CREATE FUNCTION snowflake_segment_grant_all(role regrole) RETURNS void
     VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
 BEGIN
     IF snowflake_segment_grant_all.role IS NULL THEN
-        RAISE EXCEPTION 'role must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'role must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a role, for example: SELECT snowflake_segment_grant_all(''shop'');';
     END IF;
     DELETE FROM snowflake_internal.segment_grant AS g
     WHERE g.role OPERATOR(pg_catalog.=) snowflake_segment_grant_all.role;

@@ -674,7 +674,9 @@ DECLARE
     said CONSTANT text := nullif(request -> 'protocol', 'null')::text;
 BEGIN
     IF jsonb_typeof(request) IS DISTINCT FROM 'object' THEN
-        RAISE EXCEPTION 'request must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'request must be a JSON object'
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Pass a value of type jsonb with keys "protocol", "registry" and "tokens".';
     ELSIF size > 1048576 THEN
         RAISE EXCEPTION 'request is too large'
             USING ERRCODE = 'program_limit_exceeded',
@@ -700,7 +702,9 @@ BEGIN
         detail := format('the request has protocol %s, and the registry knows protocols %s to %s',
                          left(snowflake_registry.printable(said), 20), lowest, highest);
     ELSIF registry_id IS NULL AND request ->> 'registry' IS NOT NULL THEN
-        RAISE EXCEPTION 'the value of key "registry" must be a UUID or null' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'the value of key "registry" must be a UUID or null'
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Send the registry_id of the last reply, and null in the first request.';
     END IF;
 END
 $$;
@@ -746,7 +750,8 @@ DECLARE
     listed CONSTANT jsonb := coalesce(nullif(needs -> 'unwanted', 'null'), '[]');
 BEGIN
     IF jsonb_typeof(needs) IS DISTINCT FROM 'object' THEN
-        RAISE EXCEPTION 'the value of key "needs" must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'the value of key "needs" must be a JSON object'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Send an object such as {"datacenter": 0, "worker_limit": 1024}.';
     END IF;
     SELECT min(key) INTO unknown
     FROM jsonb_object_keys(needs) AS key WHERE key <> ALL ('{datacenter,pin,worker_limit,unwanted}');
@@ -758,9 +763,11 @@ BEGIN
     worker_limit := snowflake_registry.number_of(needs, 'worker_limit', 0, 2147483648);
     IF datacenter IS NULL OR worker_limit IS NULL THEN
         RAISE EXCEPTION 'keys "datacenter" and "worker_limit" of "needs" must not be null'
-            USING ERRCODE = 'null_value_not_allowed';
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Send an object such as {"datacenter": 0, "worker_limit": 1024}.';
     ELSIF jsonb_typeof(listed) <> 'array' THEN
-        RAISE EXCEPTION 'the value of key "unwanted" must be an array' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'the value of key "unwanted" must be an array'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Send an array of worker IDs such as [5, 7], or omit the key.';
     ELSIF jsonb_array_length(listed) > 10000 THEN
         -- The length is limited because other servers wait while the list is searched.
         RAISE EXCEPTION 'too many unwanted worker IDs'
@@ -771,7 +778,8 @@ BEGIN
                snowflake_registry.number_of(jsonb_build_object('unwanted', element), 'unwanted', 0, 2147483647)), '{}')
     INTO unwanted FROM jsonb_array_elements(listed) AS element;
     IF array_position(unwanted, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION 'worker IDs of key "unwanted" must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'worker IDs of key "unwanted" must not be null'
+            USING ERRCODE = 'null_value_not_allowed', HINT = 'Send an array of worker IDs such as [5, 7], or omit the key.';
     END IF;
 END
 $$;
@@ -1856,7 +1864,8 @@ BEGIN
     IF answer.outcome IS NULL THEN
         IF lease_id IS NULL OR nonce IS NULL THEN
             RAISE EXCEPTION 'the values of keys "lease_id" and "nonce" must be UUIDs'
-                USING ERRCODE = 'invalid_parameter_value';
+                USING ERRCODE = 'invalid_parameter_value',
+                      HINT = 'Send strings such as "11111111-1111-4111-8111-111111111111".';
         END IF;
         SELECT * INTO needs FROM snowflake_registry.read_needs(request -> 'needs');
         IF needs.unknown IS NOT NULL THEN
@@ -2072,7 +2081,8 @@ BEGIN
     answer := begun.answer;
     IF answer.outcome IS NULL AND (lease_id IS NULL OR last_nonce IS NULL OR next_nonce IS NULL) THEN
         RAISE EXCEPTION 'the values of keys "lease_id", "last_nonce" and "next_nonce" must be UUIDs'
-            USING ERRCODE = 'invalid_parameter_value';
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Send strings such as "11111111-1111-4111-8111-111111111111".';
     END IF;
 
     -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because
@@ -2228,7 +2238,8 @@ BEGIN
     IF answer.outcome IS NULL THEN
         IF lease_id IS NULL OR last_nonce IS NULL OR next_nonce IS NULL THEN
             RAISE EXCEPTION 'the values of keys "lease_id", "last_nonce" and "next_nonce" must be UUIDs'
-                USING ERRCODE = 'invalid_parameter_value';
+                USING ERRCODE = 'invalid_parameter_value',
+                      HINT = 'Send strings such as "11111111-1111-4111-8111-111111111111".';
         END IF;
         used_until := snowflake_registry.number_of(request, 'used_until');
     END IF;
@@ -2791,9 +2802,13 @@ VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 BEGIN
     PERFORM snowflake_registry.begin_call();
     IF name IS NULL OR role IS NULL THEN
-        RAISE EXCEPTION 'name and role must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'name and role must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a segment and a role, for example: '
+                         'SELECT snowflake_registry.grant_segment(''orders'', ''shop'');';
     ELSIF NOT EXISTS (SELECT FROM pg_roles WHERE oid = begin_privilege.role) THEN
-        RAISE EXCEPTION 'role with OID % does not exist', role::oid USING ERRCODE = 'undefined_object';
+        RAISE EXCEPTION 'role with OID % does not exist', role::oid
+            USING ERRCODE = 'undefined_object', HINT = 'Specify the name of a role.';
     END IF;
     PERFORM snowflake_registry.check_name(name);
     DELETE FROM snowflake_registry.segment_privilege AS granted
@@ -2841,7 +2856,9 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 BEGIN
     PERFORM snowflake_registry.begin_call();
     IF role IS NULL THEN
-        RAISE EXCEPTION 'role must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'role must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a role, for example: SELECT snowflake_registry.grant_all_segments(''shop'');';
     END IF;
     DELETE FROM snowflake_registry.segment_privilege AS granted WHERE granted.role = grant_all_segments.role;
 END
@@ -2901,7 +2918,9 @@ BEGIN
     about.detail := checked.detail;
     IF about.outcome IS NULL THEN
         IF coalesce(jsonb_typeof(requests), 'null') <> 'array' THEN
-            RAISE EXCEPTION 'the value of key "requests" must be an array' USING ERRCODE = 'invalid_parameter_value';
+            RAISE EXCEPTION 'the value of key "requests" must be an array'
+                USING ERRCODE = 'invalid_parameter_value',
+                      HINT = 'Send an array of objects such as {"name": "orders"}.';
         ELSIF jsonb_array_length(requests) > 64 THEN
             RAISE EXCEPTION 'too many requests'
                 USING ERRCODE = 'invalid_parameter_value',
@@ -3260,7 +3279,9 @@ DECLARE
     last_end timestamptz;
 BEGIN
     IF revoke_lease.worker_id IS NULL OR revoke_lease.datacenter_id IS NULL THEN
-        RAISE EXCEPTION 'worker_id and datacenter_id must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'worker_id and datacenter_id must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify the worker ID. Omit datacenter_id if the layout has no datacenter field.';
     END IF;
     UPDATE snowflake_registry.lease AS lease SET lease_id = NULL, nonce = NULL
     WHERE lease.worker_id = revoke_lease.worker_id AND lease.datacenter_id = revoke_lease.datacenter_id
@@ -3325,7 +3346,8 @@ BEGIN
                                   coalesce(reserve.datacenter_id::text, 'NULL')),
                   HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
     ELSIF reserve.used_by IS NOT NULL AND for_role IS NULL THEN
-        RAISE EXCEPTION 'role with OID % does not exist', reserve.used_by::oid USING ERRCODE = 'undefined_object';
+        RAISE EXCEPTION 'role with OID % does not exist', reserve.used_by::oid
+            USING ERRCODE = 'undefined_object', HINT = 'Specify the name of a role.';
     ELSIF EXISTS (SELECT FROM pg_roles AS known WHERE known.rolname = for_role AND NOT known.rolcanlogin) THEN
         RAISE EXCEPTION 'role % is not permitted to log in', snowflake_registry.name_in_words(for_role)
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Specify the login role of the server.';
@@ -3545,7 +3567,9 @@ DECLARE
     registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
 BEGIN
     IF registry.frozen_until IS NULL THEN
-        RAISE EXCEPTION 'the registry is not frozen' USING ERRCODE = 'object_not_in_prerequisite_state';
+        RAISE EXCEPTION 'the registry is not frozen'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'To see the state of the registry: SELECT state FROM snowflake_registry.status;';
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = NULL;
     PERFORM snowflake_registry.note_request();
@@ -3711,7 +3735,10 @@ DECLARE
     older record;
 BEGIN
     IF require_protocol.lowest IS NULL THEN
-        RAISE EXCEPTION 'lowest must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'lowest must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify the lowest protocol that all servers of the fleet know, for example: '
+                         'SELECT snowflake_registry.require_protocol(1);';
     END IF;
     PERFORM snowflake_registry.begin_call();
     registry := snowflake_registry.open_registry(true);
@@ -3849,7 +3876,8 @@ BEGIN
     IF create_segment.name IS NULL OR create_segment.start IS NULL OR create_segment.increment IS NULL
        OR create_segment.max_value IS NULL THEN
         RAISE EXCEPTION 'name, start, increment and max_value must not be null'
-            USING ERRCODE = 'null_value_not_allowed';
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a name. Omit start, increment or max_value to use its default.';
     ELSIF create_segment.increment NOT BETWEEN 1 AND 1000000000 THEN
         RAISE EXCEPTION 'invalid increment: %', create_segment.increment
             USING ERRCODE = 'invalid_parameter_value', DETAIL = 'The increment must be between 1 and 1000000000.';
@@ -3946,7 +3974,8 @@ BEGIN
         RAISE EXCEPTION 'the segment would have no numbers'
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = format('The segment would start at %s and end at %s (max_value).', made.next_value,
-                                  create_segment.max_value);
+                                  create_segment.max_value),
+                  HINT = 'Specify a lower start or a higher max_value.';
     END IF;
     INSERT INTO snowflake_registry.segment AS segment (
         name, next_value, start, increment, min_step, max_step, step, max_value, period, digits, time_zone,
@@ -4013,7 +4042,8 @@ BEGIN
     IF alter_segment.max_value < lowest THEN
         RAISE EXCEPTION 'invalid max_value: %', alter_segment.max_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('Numbers up to %s have already been granted.', lowest);
+                  DETAIL = format('Numbers up to %s have already been granted.', lowest),
+                  HINT = format('Specify a max_value of at least %s.', lowest);
     END IF;
     UPDATE snowflake_registry.segment AS kept
     SET min_step = segment.min_step, max_step = segment.max_step,
@@ -4044,7 +4074,8 @@ BEGIN
         RAISE EXCEPTION 'segment % cannot continue at %',
             snowflake_registry.name_in_words(segment.name), next_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('Numbers below %s may already have been granted.', lowest);
+                  DETAIL = format('Numbers below %s may already have been granted.', lowest),
+                  HINT = format('Specify a next_value of at least %s.', lowest);
     END IF;
     IF segment.period IS NULL THEN
         segment.next_value := snowflake_registry.at_or_above(segment.start, segment.increment, next_value);
@@ -4057,7 +4088,8 @@ BEGIN
         RAISE EXCEPTION '% does not start with the prefix of a period', next_value
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = format('The segment has period "%s" and %s digits, and its next number is %s.', segment.period,
-                                  segment.digits, segment.next_value);
+                                  segment.digits, segment.next_value),
+                  HINT = format('Specify a date such as %s, followed by %s digits.', segment.period_key, segment.digits);
     END;
     segment.period_key := key;
     segment.next_value := snowflake_registry.in_period(key, segment.digits, segment.start, segment.increment,
@@ -4499,9 +4531,13 @@ DECLARE
     usable_from timestamptz;
 BEGIN
     IF NOT pg_has_role((SELECT relowner FROM pg_class WHERE oid = 'snowflake_registry.settings'::regclass), 'USAGE') THEN
-        RAISE EXCEPTION 'must be owner of the registry' USING ERRCODE = 'insufficient_privilege';
+        RAISE EXCEPTION 'must be owner of the registry'
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = 'Repeat the call as a superuser, or as the role that created extension snowflake_id_registry.';
     ELSIF num_nulls(add_server.name, add_server.datacenter_id) > 0 THEN
-        RAISE EXCEPTION 'name and datacenter_id must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'name and datacenter_id must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a name. Omit datacenter_id if the layout has no datacenter field.';
     ELSIF add_server.name = '' OR add_server.name <> add_server.name::name::text
           OR add_server.name || current_database() COLLATE "C" ~ '[[:cntrl:]]' THEN
         RAISE EXCEPTION 'invalid name of a role or of the database: %', snowflake_registry.name_in_words(add_server.name)
@@ -4653,7 +4689,9 @@ DECLARE
     was_ended boolean;
 BEGIN
     IF jsonb_typeof(request) IS DISTINCT FROM 'object' THEN
-        RAISE EXCEPTION 'request must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'request must be a JSON object'
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Pass a value of type jsonb, such as jsonb_build_object(''datacenter'', 0).';
     END IF;
     protocol := snowflake_registry.number_of(request, 'protocol', 0);
     clock := snowflake_registry.number_of(request, 'clock');

@@ -205,11 +205,19 @@ impl Submitted {
             return;
         }
         if slot.give_up(self.ticket) {
-            warning!(
-                "the keeper continues to process the request, whose commit may be waiting for a standby"
+            ereport!(
+                PgLogLevel::WARNING,
+                PgSqlErrorCode::ERRCODE_WARNING,
+                "the keeper continues to process the request, whose commit may be waiting for a standby",
+                "View snowflake_status shows the result."
             );
         } else if slot.take_answer(self.ticket) == Some(Answer::Done) {
-            warning!("the request was processed before it could be canceled");
+            ereport!(
+                PgLogLevel::WARNING,
+                PgSqlErrorCode::ERRCODE_WARNING,
+                "the request was processed before it could be canceled",
+                "View snowflake_status shows the result."
+            );
         }
     }
 }

@@ -70,7 +70,7 @@ fn take(request: &str, most_rows: usize) -> Result<Option<Vec<Reply>>, Problem> 
     let schema = relation::schema(c"snowflake_registry");
     let function = schema.and_then(|schema| extension.function(schema, c"take_local", &[pg_sys::JSONBOID]));
     let function = function.ok_or_else(|| {
-        let text = "function snowflake_registry.take_local() does not belong to extension \"snowflake_id_registry\", or the owner of its schema could replace the function";
+        let text = "function snowflake_registry.take_local() does not belong to extension \"snowflake_id_registry\", or the owner of its schema could replace the function: change the owner of the schema to a superuser, or set snowflake_id.registry";
         Problem(text.into())
     })?;
     // The owner of the extension may have replaced the function with a function that never returns.

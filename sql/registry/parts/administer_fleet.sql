@@ -205,7 +205,9 @@ DECLARE
     last_end timestamptz;
 BEGIN
     IF revoke_lease.worker_id IS NULL OR revoke_lease.datacenter_id IS NULL THEN
-        RAISE EXCEPTION 'worker_id and datacenter_id must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'worker_id and datacenter_id must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify the worker ID. Omit datacenter_id if the layout has no datacenter field.';
     END IF;
     UPDATE snowflake_registry.lease AS lease SET lease_id = NULL, nonce = NULL
     WHERE lease.worker_id = revoke_lease.worker_id AND lease.datacenter_id = revoke_lease.datacenter_id
@@ -270,7 +272,8 @@ BEGIN
                                   coalesce(reserve.datacenter_id::text, 'NULL')),
                   HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
     ELSIF reserve.used_by IS NOT NULL AND for_role IS NULL THEN
-        RAISE EXCEPTION 'role with OID % does not exist', reserve.used_by::oid USING ERRCODE = 'undefined_object';
+        RAISE EXCEPTION 'role with OID % does not exist', reserve.used_by::oid
+            USING ERRCODE = 'undefined_object', HINT = 'Specify the name of a role.';
     ELSIF EXISTS (SELECT FROM pg_roles AS known WHERE known.rolname = for_role AND NOT known.rolcanlogin) THEN
         RAISE EXCEPTION 'role % is not permitted to log in', snowflake_registry.name_in_words(for_role)
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Specify the login role of the server.';
@@ -490,7 +493,9 @@ DECLARE
     registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
 BEGIN
     IF registry.frozen_until IS NULL THEN
-        RAISE EXCEPTION 'the registry is not frozen' USING ERRCODE = 'object_not_in_prerequisite_state';
+        RAISE EXCEPTION 'the registry is not frozen'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'To see the state of the registry: SELECT state FROM snowflake_registry.status;';
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = NULL;
     PERFORM snowflake_registry.note_request();
@@ -656,7 +661,10 @@ DECLARE
     older record;
 BEGIN
     IF require_protocol.lowest IS NULL THEN
-        RAISE EXCEPTION 'lowest must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'lowest must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify the lowest protocol that all servers of the fleet know, for example: '
+                         'SELECT snowflake_registry.require_protocol(1);';
     END IF;
     PERFORM snowflake_registry.begin_call();
     registry := snowflake_registry.open_registry(true);

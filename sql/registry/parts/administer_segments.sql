@@ -106,7 +106,8 @@ BEGIN
     IF create_segment.name IS NULL OR create_segment.start IS NULL OR create_segment.increment IS NULL
        OR create_segment.max_value IS NULL THEN
         RAISE EXCEPTION 'name, start, increment and max_value must not be null'
-            USING ERRCODE = 'null_value_not_allowed';
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a name. Omit start, increment or max_value to use its default.';
     ELSIF create_segment.increment NOT BETWEEN 1 AND 1000000000 THEN
         RAISE EXCEPTION 'invalid increment: %', create_segment.increment
             USING ERRCODE = 'invalid_parameter_value', DETAIL = 'The increment must be between 1 and 1000000000.';
@@ -203,7 +204,8 @@ BEGIN
         RAISE EXCEPTION 'the segment would have no numbers'
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = format('The segment would start at %s and end at %s (max_value).', made.next_value,
-                                  create_segment.max_value);
+                                  create_segment.max_value),
+                  HINT = 'Specify a lower start or a higher max_value.';
     END IF;
     INSERT INTO snowflake_registry.segment AS segment (
         name, next_value, start, increment, min_step, max_step, step, max_value, period, digits, time_zone,
@@ -270,7 +272,8 @@ BEGIN
     IF alter_segment.max_value < lowest THEN
         RAISE EXCEPTION 'invalid max_value: %', alter_segment.max_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('Numbers up to %s have already been granted.', lowest);
+                  DETAIL = format('Numbers up to %s have already been granted.', lowest),
+                  HINT = format('Specify a max_value of at least %s.', lowest);
     END IF;
     UPDATE snowflake_registry.segment AS kept
     SET min_step = segment.min_step, max_step = segment.max_step,
@@ -301,7 +304,8 @@ BEGIN
         RAISE EXCEPTION 'segment % cannot continue at %',
             snowflake_registry.name_in_words(segment.name), next_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('Numbers below %s may already have been granted.', lowest);
+                  DETAIL = format('Numbers below %s may already have been granted.', lowest),
+                  HINT = format('Specify a next_value of at least %s.', lowest);
     END IF;
     IF segment.period IS NULL THEN
         segment.next_value := snowflake_registry.at_or_above(segment.start, segment.increment, next_value);
@@ -314,7 +318,8 @@ BEGIN
         RAISE EXCEPTION '% does not start with the prefix of a period', next_value
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = format('The segment has period "%s" and %s digits, and its next number is %s.', segment.period,
-                                  segment.digits, segment.next_value);
+                                  segment.digits, segment.next_value),
+                  HINT = format('Specify a date such as %s, followed by %s digits.', segment.period_key, segment.digits);
     END;
     segment.period_key := key;
     segment.next_value := snowflake_registry.in_period(key, segment.digits, segment.start, segment.increment,

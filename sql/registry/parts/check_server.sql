@@ -32,7 +32,9 @@ DECLARE
     was_ended boolean;
 BEGIN
     IF jsonb_typeof(request) IS DISTINCT FROM 'object' THEN
-        RAISE EXCEPTION 'request must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'request must be a JSON object'
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Pass a value of type jsonb, such as jsonb_build_object(''datacenter'', 0).';
     END IF;
     protocol := snowflake_registry.number_of(request, 'protocol', 0);
     clock := snowflake_registry.number_of(request, 'clock');

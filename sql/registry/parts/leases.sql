@@ -153,7 +153,8 @@ BEGIN
     IF answer.outcome IS NULL THEN
         IF lease_id IS NULL OR nonce IS NULL THEN
             RAISE EXCEPTION 'the values of keys "lease_id" and "nonce" must be UUIDs'
-                USING ERRCODE = 'invalid_parameter_value';
+                USING ERRCODE = 'invalid_parameter_value',
+                      HINT = 'Send strings such as "11111111-1111-4111-8111-111111111111".';
         END IF;
         SELECT * INTO needs FROM snowflake_registry.read_needs(request -> 'needs');
         IF needs.unknown IS NOT NULL THEN
@@ -369,7 +370,8 @@ BEGIN
     answer := begun.answer;
     IF answer.outcome IS NULL AND (lease_id IS NULL OR last_nonce IS NULL OR next_nonce IS NULL) THEN
         RAISE EXCEPTION 'the values of keys "lease_id", "last_nonce" and "next_nonce" must be UUIDs'
-            USING ERRCODE = 'invalid_parameter_value';
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Send strings such as "11111111-1111-4111-8111-111111111111".';
     END IF;
 
     -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because

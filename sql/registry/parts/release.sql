@@ -20,7 +20,8 @@ BEGIN
     IF answer.outcome IS NULL THEN
         IF lease_id IS NULL OR last_nonce IS NULL OR next_nonce IS NULL THEN
             RAISE EXCEPTION 'the values of keys "lease_id", "last_nonce" and "next_nonce" must be UUIDs'
-                USING ERRCODE = 'invalid_parameter_value';
+                USING ERRCODE = 'invalid_parameter_value',
+                      HINT = 'Send strings such as "11111111-1111-4111-8111-111111111111".';
         END IF;
         used_until := snowflake_registry.number_of(request, 'used_until');
     END IF;

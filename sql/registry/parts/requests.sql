@@ -25,7 +25,9 @@ DECLARE
     said CONSTANT text := nullif(request -> 'protocol', 'null')::text;
 BEGIN
     IF jsonb_typeof(request) IS DISTINCT FROM 'object' THEN
-        RAISE EXCEPTION 'request must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'request must be a JSON object'
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Pass a value of type jsonb with keys "protocol", "registry" and "tokens".';
     ELSIF size > 1048576 THEN
         RAISE EXCEPTION 'request is too large'
             USING ERRCODE = 'program_limit_exceeded',
@@ -51,7 +53,9 @@ BEGIN
         detail := format('the request has protocol %s, and the registry knows protocols %s to %s',
                          left(snowflake_registry.printable(said), 20), lowest, highest);
     ELSIF registry_id IS NULL AND request ->> 'registry' IS NOT NULL THEN
-        RAISE EXCEPTION 'the value of key "registry" must be a UUID or null' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'the value of key "registry" must be a UUID or null'
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Send the registry_id of the last reply, and null in the first request.';
     END IF;
 END
 $$;
@@ -97,7 +101,8 @@ DECLARE
     listed CONSTANT jsonb := coalesce(nullif(needs -> 'unwanted', 'null'), '[]');
 BEGIN
     IF jsonb_typeof(needs) IS DISTINCT FROM 'object' THEN
-        RAISE EXCEPTION 'the value of key "needs" must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'the value of key "needs" must be a JSON object'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Send an object such as {"datacenter": 0, "worker_limit": 1024}.';
     END IF;
     SELECT min(key) INTO unknown
     FROM jsonb_object_keys(needs) AS key WHERE key <> ALL ('{datacenter,pin,worker_limit,unwanted}');
@@ -109,9 +114,11 @@ BEGIN
     worker_limit := snowflake_registry.number_of(needs, 'worker_limit', 0, 2147483648);
     IF datacenter IS NULL OR worker_limit IS NULL THEN
         RAISE EXCEPTION 'keys "datacenter" and "worker_limit" of "needs" must not be null'
-            USING ERRCODE = 'null_value_not_allowed';
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Send an object such as {"datacenter": 0, "worker_limit": 1024}.';
     ELSIF jsonb_typeof(listed) <> 'array' THEN
-        RAISE EXCEPTION 'the value of key "unwanted" must be an array' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'the value of key "unwanted" must be an array'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Send an array of worker IDs such as [5, 7], or omit the key.';
     ELSIF jsonb_array_length(listed) > 10000 THEN
         -- The length is limited because other servers wait while the list is searched.
         RAISE EXCEPTION 'too many unwanted worker IDs'
@@ -122,7 +129,8 @@ BEGIN
                snowflake_registry.number_of(jsonb_build_object('unwanted', element), 'unwanted', 0, 2147483647)), '{}')
     INTO unwanted FROM jsonb_array_elements(listed) AS element;
     IF array_position(unwanted, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION 'worker IDs of key "unwanted" must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'worker IDs of key "unwanted" must not be null'
+            USING ERRCODE = 'null_value_not_allowed', HINT = 'Send an array of worker IDs such as [5, 7], or omit the key.';
     END IF;
 END
 $$;

@@ -53,9 +53,13 @@ VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 BEGIN
     PERFORM snowflake_registry.begin_call();
     IF name IS NULL OR role IS NULL THEN
-        RAISE EXCEPTION 'name and role must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'name and role must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a segment and a role, for example: '
+                         'SELECT snowflake_registry.grant_segment(''orders'', ''shop'');';
     ELSIF NOT EXISTS (SELECT FROM pg_roles WHERE oid = begin_privilege.role) THEN
-        RAISE EXCEPTION 'role with OID % does not exist', role::oid USING ERRCODE = 'undefined_object';
+        RAISE EXCEPTION 'role with OID % does not exist', role::oid
+            USING ERRCODE = 'undefined_object', HINT = 'Specify the name of a role.';
     END IF;
     PERFORM snowflake_registry.check_name(name);
     DELETE FROM snowflake_registry.segment_privilege AS granted
@@ -103,7 +107,9 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 BEGIN
     PERFORM snowflake_registry.begin_call();
     IF role IS NULL THEN
-        RAISE EXCEPTION 'role must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'role must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a role, for example: SELECT snowflake_registry.grant_all_segments(''shop'');';
     END IF;
     DELETE FROM snowflake_registry.segment_privilege AS granted WHERE granted.role = grant_all_segments.role;
 END

@@ -99,9 +99,13 @@ DECLARE
     usable_from timestamptz;
 BEGIN
     IF NOT pg_has_role((SELECT relowner FROM pg_class WHERE oid = 'snowflake_registry.settings'::regclass), 'USAGE') THEN
-        RAISE EXCEPTION 'must be owner of the registry' USING ERRCODE = 'insufficient_privilege';
+        RAISE EXCEPTION 'must be owner of the registry'
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = 'Repeat the call as a superuser, or as the role that created extension snowflake_id_registry.';
     ELSIF num_nulls(add_server.name, add_server.datacenter_id) > 0 THEN
-        RAISE EXCEPTION 'name and datacenter_id must not be null' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'name and datacenter_id must not be null'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Specify a name. Omit datacenter_id if the layout has no datacenter field.';
     ELSIF add_server.name = '' OR add_server.name <> add_server.name::name::text
           OR add_server.name || current_database() COLLATE "C" ~ '[[:cntrl:]]' THEN
         RAISE EXCEPTION 'invalid name of a role or of the database: %', snowflake_registry.name_in_words(add_server.name)

@@ -50,7 +50,9 @@ BEGIN
     about.detail := checked.detail;
     IF about.outcome IS NULL THEN
         IF coalesce(jsonb_typeof(requests), 'null') <> 'array' THEN
-            RAISE EXCEPTION 'the value of key "requests" must be an array' USING ERRCODE = 'invalid_parameter_value';
+            RAISE EXCEPTION 'the value of key "requests" must be an array'
+                USING ERRCODE = 'invalid_parameter_value',
+                      HINT = 'Send an array of objects such as {"name": "orders"}.';
         ELSIF jsonb_array_length(requests) > 64 THEN
             RAISE EXCEPTION 'too many requests'
                 USING ERRCODE = 'invalid_parameter_value',
