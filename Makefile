@@ -23,6 +23,7 @@
 #   make figures         runs the benchmark, and updates docs/figures and docs/concepts/performance.md
 #   make instructions    counts the instructions for one ID, and compares the counts with the recorded counts    (RECORD=1 records the counts)
 #   make pictures        draws the pictures of the book from the CSV files in docs/figures
+#   make messages        writes docs/reference/messages.txt, the list of all messages, from the sources
 #   make book            builds the book in target/book, and checks links, contrast and widths
 #   make design-book     builds the book for contributors in target/design-book
 #   make links           checks the links of the book, without building it
@@ -39,7 +40,7 @@
 # PG_CONFIG=/path/to/pg_config selects another PostgreSQL than Debian's version 15. "make test-all" installs the other
 # versions below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni citus clients test-monitoring rehearsal verify simulate lockstep adoptions fuzz bench figures instructions pictures book design-book links dist deb rpm image test-packages test-arm64 lint sql clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni citus clients test-monitoring rehearsal verify simulate lockstep adoptions fuzz bench figures instructions pictures messages book design-book links dist deb rpm image test-packages test-arm64 lint sql clean
 
 all:
 	@scripts/build.sh
@@ -118,6 +119,9 @@ design-book:
 
 links:
 	@scripts/book.sh links
+
+messages:
+	@SNOWFLAKE_ID_WRITE_MESSAGES=1 scripts/test.sh servers book::messages::the_list_of_messages_is_current
 
 pictures:
 	@cargo run --quiet -p snowflake-id-pictures

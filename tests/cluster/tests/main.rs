@@ -14,7 +14,7 @@ mod book {
     mod clients;
     mod contents;
     mod kubernetes;
-    mod messages;
+    pub mod messages;
     mod monitoring;
     mod other_generators;
     mod other_ways_of_reading;

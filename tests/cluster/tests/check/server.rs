@@ -4,6 +4,9 @@ use harness::book::{quoted, read, rows, section};
 use harness::check::*;
 use harness::*;
 
+use crate::book::messages::tokens::{self, Token};
+use crate::book::messages::{Level, Message, is_instance, messages};
+
 fn durable() -> Builder {
     Cluster::builder().set("fsync", "on")
 }
@@ -153,22 +156,27 @@ fn each_state_has_a_remedy() {
     }
 }
 
-/// Each problem in the manual is the result of a broken set-up in these tests, except one that would take 30 s.
+/// Each problem in the sources is the result of a broken set-up in these tests, except one that would take 30 s.
 #[test]
-fn each_problem_in_the_manual_is_tested() {
-    let page = read("docs/reference/errors.md");
-    let section = section(&page, "Problems that snowflake_check() reports");
-    let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
-    let problems: Vec<_> = cells.flat_map(|(cell, _)| cell.split("`, `")).collect();
+fn each_problem_is_tested() {
+    const SOURCES: [&str; 2] = ["sql/parts/check.sql", "src/check.rs"];
+    const UNTESTED: &str = "the registry did not reply in time";
+    let is_problem = |message: &Message| message.level == Level::Part && SOURCES.contains(&&*message.path);
+    let mut problems: Vec<_> =
+        messages().into_iter().filter(is_problem).map(|message| message.text).collect();
+    // A part of a detail.
+    problems
+        .retain(|problem| !problem.starts_with("snowflake_id.worker_id is not set") && problem != UNTESTED);
     assert!(problems.len() >= 25, "{problems:?}");
     let tests = ["hostile", "registry", "server", "standby", "tables"];
-    let tests = tests.map(|name| read(&format!("tests/cluster/tests/check/{name}.rs"))).concat()
-        + &read("tests/cluster/tests/fleet/hands.rs");
-    for problem in problems.into_iter().filter(|problem| *problem != "the registry did not reply in time") {
-        assert!(
-            ['"', '\''].iter().any(|quote| tests.contains(&format!("{quote}{problem}{quote}"))),
-            "{problem}"
-        );
+    let mut tests = tests.map(|name| format!("tests/cluster/tests/check/{name}.rs")).to_vec();
+    tests.push("tests/cluster/tests/fleet/hands.rs".into());
+    let tokens: Vec<_> = tests.iter().flat_map(|path| tokens::rust(&read(path))).collect();
+    // Statements contain literals, too.
+    let literals: Vec<_> =
+        tokens.iter().filter_map(Token::literal).flat_map(|literal| literal.split('\'')).collect();
+    for problem in problems {
+        assert!(literals.iter().any(|literal| is_instance(literal, &problem, false)), "{problem}");
     }
 }
 
