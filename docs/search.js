@@ -7,8 +7,8 @@
     const VALUES = [[3, 1], [2, 0.3]];
     const LEAST = 1.5;
 
-    // Numbers and quoted names vary.
-    const words = text => text.toLowerCase().replace(/"[^"\n]{1,60}"|\d[\d.:-]*/g, ' # ').match(/[\p{L}_]+|#/gu) ?? [];
+    // Numbers and quoted names vary. In the list of all messages, % stands for them.
+    const words = text => text.toLowerCase().replace(/"[^"\n]{1,60}"|\d[\d.:-]*|%/g, ' # ').match(/[\p{L}_]+|#/gu) ?? [];
     const inOneLine = text => ` ${words(text).join(' ')} `;
     const phrases = query => VALUES.flatMap(([length, value]) => words(query).slice(length - 1)
         .map((_, at) => ({ phrase: ` ${words(query).slice(at, at + length).join(' ')} `, value })));
@@ -45,19 +45,20 @@
         const results = search.call(this, query, options);
         return sum(wanted) < LEAST ? results : sort(results, result => {
             const found = sumIn(textOf(result), wanted);
-            // Other pages quote messages, too.
-            const onErrors = found > 2 && isOn(result, 'reference/errors.html');
-            return found < LEAST ? 0 : found + (onErrors ? 0.5 : 0);
+            // Other pages quote messages, too. The list of all messages has less about each of them.
+            const bonus = isOn(result, 'reference/errors.html') ? 0.5 : isOn(result, 'reference/messages.html') ? 0.25 : 0;
+            return found < LEAST ? 0 : found + (found > 2 ? bonus : 0);
         });
     };
 
-    // On the page of a result, mdBook marks each word of the query. If the query is a message, this marks the row or the
-    // paragraph that has it instead.
+    // On the page of a result, mdBook marks each word of the query. If the query is a message, this marks the heading, the row
+    // or the paragraph that has it instead.
     const showMessage = () => {
         const wanted = phrases(new URLSearchParams(location.search).get('highlight') ?? '');
         const heading = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-        const places = [...document.querySelectorAll('main :is(tr, p, li, pre)')]
-            .filter(place => !heading || heading.compareDocumentPosition(place) & Node.DOCUMENT_POSITION_FOLLOWING);
+        const places = [...document.querySelectorAll('main :is(h3, tr, p, li, pre)')]
+            .filter(place => !heading || place === heading
+                || heading.compareDocumentPosition(place) & Node.DOCUMENT_POSITION_FOLLOWING);
         const valueOf = place => sumIn(inOneLine(place.innerText), wanted);
         const [best] = sort(places, valueOf);
         if (best && valueOf(best) >= LEAST) {

@@ -35,6 +35,21 @@ if [ "$("$mdbook" --version 2>/dev/null)" != "mdbook v$version" ]; then
         --no-default-features --features search --version "=$version" mdbook
 fi
 
+# Adds a page with all messages, so that a search finds each of them.
+add_messages() {
+    local pages=$1
+    {
+        printf '# All messages\n\n[Errors](errors.md) explains some of these messages. In each of them, %% stands for a value.\n'
+        # A field is a line that is indented. All punctuation in it is escaped.
+        sed -E '/^#/d; s/^([^ ].*)$/### `\1`/; /^    /{s/^    ([A-Z]+): (.*)/\1\n\2/; s/[][!"#$%&()*+,.:;<=>?@^_`{|}~\\/-]/\\&/g
+            s/(.*)\n(.*)/\n**\1:** \2/
+            s/^\n\*\*SEE:\*\* errors\\.md\\#(.*)/\n**See:** [Errors](errors.md#\1)/; /^\n\*\*See:/s/\\//g}' \
+            docs/reference/messages.txt
+    } >"$pages/reference/messages.md"
+    sed -i 's|^- \[Errors\](reference/errors.md)$|&\n  - [All messages](reference/messages.md)|' "$pages/SUMMARY.md"
+    grep -q 'reference/messages.md' "$pages/SUMMARY.md"
+}
+
 # Builds a book from a directory. mdBook also copies files that are not pages.
 #
 # Links that are valid in the repository but not in the book are adapted: the README.md of a folder becomes index.html,
@@ -47,6 +62,7 @@ build() {
         -type f -exec cp --parents -t target/pages-of-book {} +
     if [ "$from" = docs ]; then
         rm -r target/pages-of-book/docs/design
+        add_messages target/pages-of-book/docs
     else
         cp docs/book.css docs/page.js target/pages-of-book/"$from"
     fi
@@ -56,6 +72,7 @@ build() {
     find "$to" -type d -empty -delete
     find "$to" -name '*.html' -exec sed --regexp-extended --in-place \
         -e 's#(href="[^":]*)README\.html#\1index.html#g' \
+        -e 's#(href="([^":]*reference/)?)messages\.txt"#\1messages.html"#g' \
         -e 's#<a href="(\.\./)*design/([^"]+)\.html(\#[^"]*)?">(<code>)?([^<]*)(</code>)?</a>#\5 (<code>docs/design/\2.md</code>)#g' \
         -e 's#href="((\.\./)*)examples/#href="\1EXAMPLES/#g' \
         -e 's#<a href="(\.\./)+(([^"]*/)?)([^"]+\.(rs|sh|sql|yml|json|txt))">(<code>)?\4(</code>)?</a>#<code>\2\4</code>#g' \
@@ -89,6 +106,10 @@ if need chromium=chromium && install_node target/pages; then
     node target/pages/look.mjs "$book" "$(command -v chromium)"
     say "search"
     node target/pages/find.mjs "$book" reference/errors.html <<<"LOG:  the clock jumped ahead"
+    # Each message, with a value.
+    sed '/^#/d; /^    /d; /^$/d; s/%/7/g' docs/reference/messages.txt |
+        node target/pages/find.mjs "$book" reference/errors.html,reference/messages.html >target/pages/found ||
+        { grep -A 3 '^NOT FIRST' target/pages/found; exit 1; }
     node target/pages/find.mjs "$book" reference/settings.html <<<"snowflake_id.max_wait"
 else
     skip "contrast and widths: Chromium or the packages of tests/book/package-lock.json cannot be installed"
