@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use harness::book::{files, quoted, read, rows, section};
+use harness::book::{files, read, rows, section};
 
 #[test]
 fn the_contents_of_the_book_are_complete() {

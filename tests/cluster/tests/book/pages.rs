@@ -212,9 +212,6 @@ fn no_page_exceeds_its_budget() {
     assert!(totals[0] <= BUDGETS[0] && totals[1] <= BUDGETS[1], "{totals:?} words, of {BUDGETS:?}");
 }
 
-/// The maximum number of terms that two pages explain.
-const TOLD_TWICE: usize = 133;
-
 /// A term in code that begins a row of a table is explained there. That must be on one page.
 #[test]
 fn a_fact_is_told_once() {
@@ -236,8 +233,7 @@ fn a_fact_is_told_once() {
         }
     }
     let twice: Vec<_> = told.iter().filter(|(_, pages)| pages.len() > 1).collect();
-    twice.iter().for_each(|(term, pages)| println!("{term}: {pages:?}"));
-    assert!(twice.len() <= TOLD_TWICE, "{} of {} terms are explained on two pages", twice.len(), told.len());
+    assert!(told.len() > 700 && twice.is_empty(), "of {} terms, two pages explain {twice:#?}", told.len());
 }
 
 /// The page about fleets, from top to bottom: each block begins with a comment that says where it is run. The server is
