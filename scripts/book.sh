@@ -75,8 +75,8 @@ build() {
         -e 's#(href="([^":]*reference/)?)messages\.txt"#\1messages.html"#g' \
         -e 's#<a href="(\.\./)*design/([^"]+)\.html(\#[^"]*)?">(<code>)?([^<]*)(</code>)?</a>#\5 (<code>docs/design/\2.md</code>)#g' \
         -e 's#href="((\.\./)*)examples/#href="\1EXAMPLES/#g' \
-        -e 's#<a href="(\.\./)+(([^"]*/)?)([^"]+\.(rs|sh|sql|yml|json|txt))">(<code>)?\4(</code>)?</a>#<code>\2\4</code>#g' \
-        -e 's#<a href="(\.\./)+([^"]+\.(rs|sh|sql|yml|json|txt))">((<code>)?[^<]*(</code>)?)</a>#\4 (<code>\2</code>)#g' \
+        -e 's#<a href="(\.\./)*(([^"]*/)?)([^"]+\.(rs|sh|sql|yml|json|txt))">(<code>)?\4(</code>)?</a>#<code>\2\4</code>#g' \
+        -e 's#<a href="(\.\./)*([^"]+\.(rs|sh|sql|yml|json|txt))">((<code>)?[^<]*(</code>)?)</a>#\4 (<code>\2</code>)#g' \
         -e 's#EXAMPLES/#examples/#g' {} +
 }
 if [ "${1:-}" != design ]; then

@@ -5053,7 +5053,7 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
            CASE WHEN of_hand.is_unused
                 THEN 'Remove the row of this server from snowflake_workers if there is one, and run: '
                      'ALTER SYSTEM SET snowflake_id.worker_id = -1; SELECT pg_reload_conf();'
-                ELSE 'Page "Errors and log messages" of the manual describes this warning.' END
+                ELSE 'Page "Errors" of the manual describes this warning.' END
     FROM status CROSS JOIN LATERAL (SELECT status.warning ~ '^this server does not use worker ID') AS of_hand (is_unused)
     WHERE status.warning IS NOT NULL AND status.warning !~ '^this standby'
       AND NOT (status.is_known AND status.warning ~ '^(the clocks of this server|the lease of this server)')
