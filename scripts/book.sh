@@ -69,6 +69,8 @@ build() {
     "$mdbook" build "target/pages-of-book/$from" --dest-dir "$PWD/$to"
     rm -r target/pages-of-book
     find "$to" \( -name '*.rs' -o -name '*.toml' -o -name 'Cargo.lock' -o -name '.gitignore' \) -delete
+    # The pages load copies whose names have a sum.
+    rm -f "$to"/.nojekyll "$to"/book.css "$to"/page.js "$to"/search.js
     find "$to" -type d -empty -delete
     find "$to" -name '*.html' -exec sed --regexp-extended --in-place \
         -e 's#(href="[^":]*)README\.html#\1index.html#g' \
