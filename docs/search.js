@@ -2,7 +2,7 @@
 'use strict';
 
 (() => {
-    const NAME = /^\s*(snowflake_id\.(?=\w+\s*$)|(?=\w+_))(\w+)(\(\))?\s*$/;
+    const NAME = /^\s*(snowflake_(?:id|registry)\.(?=\w+)|(?=\w+_))(\w+)(\([^()]*\))?\s*;?\s*$/;
     /** How much a phrase of three or two words counts, and how much makes a query a message. */
     const VALUES = [[3, 1], [2, 0.3]];
     const LEAST = 1.5;
@@ -38,17 +38,30 @@
             const setting = `snowflake_id.${name}`;
             return sort(search.call(this, `${name} ${setting}`, options), result =>
                 isOn(result, 'reference/settings.html') && result.doc.body.includes(setting) ? 3
-                    : isOn(result, 'reference/functions.html') && result.doc.body.includes(`${name}(`) ? 2
+                    : isOn(result, 'reference/') && result.doc.body.includes('function returns volatility') && result.doc.body.includes(` ${name}(`) ? 2
                         : isOn(result, 'reference/') ? 1 : 0);
         }
         const wanted = phrases(query);
+        // What DETAIL and HINT say is in other messages, too.
+        const first = phrases(query.split(/(?:DETAIL|HINT|CONTEXT|STATEMENT):/)[0]);
         const results = search.call(this, query, options);
-        return sum(wanted) < LEAST ? results : sort(results, result => {
-            const found = sumIn(textOf(result), wanted);
+        if (sum(wanted) < LEAST) {
+            return results;
+        }
+        const sorted = sort(results, result => {
+            const found = sumIn(textOf(result), wanted) + 9 * (first.length < wanted.length ? sumIn(textOf(result), first) : 0);
             // Other pages quote messages, too. The list of all messages has less about each of them.
             const bonus = isOn(result, 'reference/errors.html') ? 0.5 : isOn(result, 'reference/messages.html') ? 0.25 : 0;
             return found < LEAST ? 0 : found + (found > 2 ? bonus : 0);
         });
+        // A message of the list that errors.md explains.
+        if (sorted.length && isOn(sorted[0], 'reference/messages.html') && sorted[0].doc.body.endsWith('See: Errors')) {
+            const at = sorted.findIndex(result => isOn(result, 'reference/errors.html'));
+            if (at > 0) {
+                sorted.unshift(...sorted.splice(at, 1));
+            }
+        }
+        return sorted;
     };
 
     // On the page of a result, mdBook marks each word of the query. If the query is a message, this marks the heading, the row
