@@ -95,9 +95,9 @@ pub struct NextValue {
     pub closing: Vec<Use>,
 }
 
-/// Decides whether to open another value, and selects the lowest value whose high-water mark has passed. The
-/// keeper grants a layout's request only if the layout's IDs are further ahead of the clock than a crash can
-/// explain.
+/// Decides whether to begin to use another value, and selects the lowest value whose high-water mark is
+/// before the current time. The keeper grants the request of a layout only if its IDs are further ahead of
+/// the clock than they could be after a crash.
 pub fn next_value(tracks: &[Track; TRACKS], uses: &Uses, asked: &Asked) -> Option<NextValue> {
     let begun = tracks.map(|track| track.begun.unwrap_or_default());
     let [_, Begun { value: in_use, .. }] = begun;

@@ -14,8 +14,8 @@ pub struct ClockWatch {
 }
 
 impl ClockWatch {
-    /// Creates a watch that accepts a clock with this offset: the offset of the current clock, or the result of
-    /// [`ClockWatch::offset`] of an earlier watch.
+    /// Creates a watch that accepts a clock with this offset from the time since boot. Pass the offset of the
+    /// current clock, or the result of [`ClockWatch::offset`] of an earlier watch.
     pub fn new(offset: ClockOffset) -> ClockWatch {
         ClockWatch { offset }
     }
@@ -35,8 +35,9 @@ impl ClockWatch {
     /// Returns the size of a jump ahead, in microseconds, if the jump exceeds `max_jump_us`. Otherwise,
     /// accepts the clock and returns `None`. A jump is measured from the highest time accepted so far.
     ///
-    /// Steps back are always accepted. A later jump ahead is also accepted if it does not exceed the highest
-    /// accepted time or the horizon (`reached_us`), because IDs with these times already exist.
+    /// Steps back are always accepted. A later jump ahead is also accepted if the new time is not after the
+    /// highest accepted time, or not after the horizon (`reached_us`), because IDs with these times already
+    /// exist.
     pub fn observe(
         &mut self,
         clock_us: i64,

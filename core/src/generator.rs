@@ -185,9 +185,8 @@ impl Generator {
         self.advance_partly(first, elapsed_us, limit, n)
     }
 
-    /// Returns the next `n` values of the layout that are in the same tick. If the current tick has fewer values
-    /// left, the values come from the next tick. The arguments and errors are those of
-    /// [`Generator::advance`].
+    /// Returns the next `n` values of the layout, all in one tick. If the current tick has fewer values left,
+    /// the values come from the next tick. The arguments and errors are those of [`Generator::advance`].
     ///
     /// `n` must be at most the number of values in a tick.
     pub fn advance_block(
@@ -202,7 +201,8 @@ impl Generator {
         let in_tick = 1 << self.sequence_bits;
         debug_assert!(n.get() <= in_tick);
         if first % in_tick + n.get() > in_tick {
-            // A tick that the clock has just entered is free as a whole. The block may start below the spread.
+            // No value of a tick that the clock has just entered has been used. The block may start below the
+            // value that the spread would choose.
             let entered = first != current;
             first = first.next_multiple_of(in_tick) - if entered { n.get() } else { 0 };
         }

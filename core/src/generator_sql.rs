@@ -1,10 +1,10 @@
 //! A script that creates SQL functions for generating the IDs of a layout on servers without the extension.
 //!
 //! The counter of an ID is the sum of two sequences. `snowflake_generator_counter` is only ever incremented.
-//! `snowflake_generator_base` is raised, under a lock, when the sum is behind the clock. A call reads the base,
-//! increments the counter, and reads the base again. If both readings are equal, the base had this value when
-//! the counter was incremented, because the base only increases. The sum of an increasing and a non-decreasing
-//! sequence is never repeated.
+//! `snowflake_generator_base` is raised, under a lock, when the sum is behind the clock. A call reads the
+//! base, increments the counter, and reads the base again. If both readings are equal, the base had this
+//! value when the counter was incremented, because the base only increases. If an increasing and a
+//! non-decreasing series are added term by term, no sum is repeated.
 //!
 //! `docs/design/generator.md` describes why this is safe. The script also creates the functions for reading IDs.
 
@@ -20,7 +20,8 @@ use crate::reader_sql::{binary, shifted};
 const MAX_AHEAD_US: u64 = 1_000_000;
 /// The maximum time that a call waits for the clock, in microseconds.
 const MAX_WAIT_US: u64 = 5_000_000;
-/// The time by which the base is raised ahead of the clock if several sessions have to raise it, in microseconds.
+/// How far ahead of the clock the base of the IDs is raised if several sessions have to raise it, in
+/// microseconds.
 const MAX_LEAD_US: u64 = 20_000;
 /// The maximum number of IDs that one call of `snowflake_batch` returns.
 const MAX_BATCH: u64 = 1_000_000;

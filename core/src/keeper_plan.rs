@@ -39,7 +39,7 @@ pub struct Seen {
     pub is_elsewhere: bool,
     /// The highest horizon that was stored in another database of which this database is a copy, or 0 if there is none.
     pub copied_us: i64,
-    /// The stored records of use.
+    /// The stored records of which identities were used until when.
     pub uses: Uses,
     /// The history of the server in shared memory.
     pub history: History,
@@ -105,7 +105,8 @@ pub enum Loss {
 pub enum GatePlan {
     /// The gate does not change.
     Stay,
-    /// The gate is opened after a fence has raised each slot to at least the `from_us` of its track.
+    /// The gate is opened after a fence has raised the counter of each slot to at least the `from_us` of its
+    /// track.
     Open {
         /// The lease for which the gate is opened.
         lease: Lease,

@@ -20,8 +20,8 @@ use crate::reply::{NOT_VALID, Reply};
 /// The maximum length of a token, in bytes. A longer token is ignored.
 pub const LONGEST_TOKEN: usize = 400;
 /// The maximum difference between the clocks of a server and the registry. If the difference is larger, the
-/// registry grants no lease. Therefore, a lease never starts more than this difference ahead of the server's
-/// clock.
+/// registry grants no lease. Therefore, the start of a lease is never ahead of the server's clock by more
+/// than this.
 pub const MOST_CLOCK_DIFFERENCE_US: i64 = 60_000_000;
 /// The minimum duration of a lease. The registry enforces the same limits for its settings.
 const SHORTEST_LEASE_US: i64 = 1_000_000;

@@ -69,9 +69,11 @@ pub enum Effect {
     /// Make a lease available, in place of any other: [`Event::Published`], or [`Event::Failed`] if no lease is
     /// available now. The use of another lease ends first, see [`LeaseRound::note_used`].
     Publish(Lease),
-    /// End the use of the available lease, if there is one, see [`LeaseRound::note_used`]: [`Event::Withdrawn`].
+    /// End the use of the available lease, if there is one: [`Event::Withdrawn`]. See
+    /// [`LeaseRound::note_used`].
     Withdraw,
-    /// Wait for the next round: [`LeaseRound::begin`] after the pause or earlier, instead of an event.
+    /// Wait for the next round. No event follows: call [`LeaseRound::begin`] when the pause has ended, or
+    /// earlier.
     Rest(Rest),
     /// Nothing: the conversation has ended.
     End,

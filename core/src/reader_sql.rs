@@ -141,8 +141,8 @@ impl Layout {
         format!("({})::{sql_type}", self.checked_sql(&value))
     }
 
-    /// Returns an SQL expression for the time of the ID. Intervals store days and microseconds separately,
-    /// and multiplying both parts is exact. The interval is added to a `timestamp` rather than a
+    /// Returns an SQL expression for the time of the ID. Intervals store days and microseconds as separate
+    /// integers, so multiplying an interval is exact. The interval is added to a `timestamp` rather than a
     /// `timestamptz`, because a day of a `timestamp` always has 24 hours.
     fn time_sql(&self) -> String {
         let base_tick = self.base_tick();

@@ -73,8 +73,8 @@ impl Progress {
 }
 
 /// Connects to the first host of the list that accepts the connection. Hosts with a lower `order_of` value
-/// are tried first, and hosts with equal values in the order of the list. `late` receives the keys of the hosts whose
-/// name lookup exceeded the time limit of an address.
+/// are tried first, and hosts with equal values in the order of the list. `late` receives the keys of the
+/// hosts whose name lookup took longer than the time for one address.
 pub fn connect(
     string: &CStr,
     order_of: impl Fn(u64) -> i64,
@@ -92,7 +92,7 @@ pub fn connect(
     };
     let mut attempts = Attempts::new(hosts.steps(), TIME_FOR_A_LOOKUP, hosts.time, order);
     let mut problems = vec![];
-    // Why addresses have rejected the connection, with the keys of their hosts.
+    // The reasons why addresses have rejected the connection, each with the key of its host.
     let mut rejections = vec![];
     while let Some((step, limit)) = attempts.next_step() {
         let seconds = limit.as_secs();
@@ -143,7 +143,8 @@ fn connect_to(
     let deadline = Instant::now() + limit;
     let mut connection = Connection::start(&parameters(string, &hosts.parameters(found)))?;
     if let Some(problem) = connection.failure() {
-        // Since version 17, libpq checks `requirepeer` this early, so it may have rejected a server that has accepted.
+        // Since version 17, libpq checks `requirepeer` in this step, so it may have rejected a server that
+        // has accepted the connection.
         if hosts.checks_peer && connection.has_listener() {
             progress.note_answer();
         }

@@ -23,7 +23,8 @@ use crate::wait_event::WaitEvent;
 const TIME_FOR_AN_ANSWER: Duration = Duration::from_secs(15);
 /// The longest time between two calls of [`KeepWaiting`].
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-/// Length limit for the message of a missing privilege, in bytes. The GRANT statements follow it.
+/// The maximum length of the message that reports a missing privilege, in bytes. The GRANT statements follow
+/// it.
 const LONGEST_DENIAL: usize = 100;
 /// The additional time for a helper thread that has not finished by its deadline. On a busy machine, both the
 /// thread and this process can be delayed.

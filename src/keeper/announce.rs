@@ -28,7 +28,7 @@ fn note(text: &str) {
     report::report_error(Some(text), clock::clock_us());
 }
 
-/// Records a problem that keeps the gate closed, unless the gate is open.
+/// If the gate is closed, records the problem that keeps it closed.
 pub fn complain(shared: &State, text: &str) {
     note(text);
     if shared.gate.identity().is_none() {

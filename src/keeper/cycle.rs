@@ -367,7 +367,7 @@ impl Keeper {
                 clock.now_us,
             );
         }
-        // While the gate is closed, the server may continue later.
+        // If only the gate is closed, the server may issue IDs under this identity again later.
         let used_by_hand = match used {
             Some(lease) => Some(lease.identity).filter(|_| lease.is_for_good()),
             None => file.used_by_hand,

@@ -152,7 +152,7 @@ impl Relation {
         });
     }
 
-    /// Inserts a row, like [`Relation::overwrite`] if no row is found. Returns the location of the row.
+    /// Inserts a row, as [`Relation::overwrite`] does if it finds none. Returns the location of the row.
     pub fn insert<const N: usize>(self, values: [pg_sys::Datum; N]) -> RowAt {
         // SAFETY: as in `write`.
         self.change(|relation| unsafe { insert(relation, form(relation, values)) })

@@ -23,8 +23,8 @@ static TAKEN: BackendLocal<UnsafeCell<pg_sys::SnapshotData>> =
     // SAFETY: zeros are valid for all fields, and mean that no arrays are allocated.
     BackendLocal::new(UnsafeCell::new(unsafe { std::mem::zeroed() }));
 
-/// Calls the closure `action` with the snapshot of the current statement. Returns `None` if the statement does not use an
-/// MVCC snapshot that was taken outside of recovery.
+/// Calls the closure `action` with the snapshot of the current statement. Returns `None` if the statement's
+/// snapshot is not an MVCC snapshot, or was taken during recovery.
 pub fn of_statement<T>(action: impl FnOnce(&StatementSnapshot) -> T) -> Option<T> {
     // SAFETY: reads the active snapshot of this process. It stays active until the statement ends, so longer than the
     // reference, which the closure cannot keep. The closure does not pop the snapshot: nothing in this extension does.

@@ -243,7 +243,7 @@ impl Worker {
     /// If the keeper has no lease, passes the current lease to the keeper without contacting the registry.
     fn go_on(&mut self) {
         let lease = self.round.go_on(clock::clock_us());
-        // An earlier process may have passed the lease.
+        // The keeper may have got the lease from an earlier process.
         if let Some(lease) = lease.filter(|lease| !self.is_told(lease)) {
             log!(
                 "snowflake_id: continuing with the lease of {}, which ends at {}",

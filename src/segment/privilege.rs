@@ -77,7 +77,7 @@ pub fn check(name: &[u8]) -> Result<(), Error> {
     if allows(user, name)? { Ok(()) } else { Err(denied(user, name)) }
 }
 
-/// Returns whether the current user is not limited to some segments.
+/// Returns whether the current user may use all segments.
 pub fn sees_all() -> bool {
     holds_for(role::current_user(), |segments| matches!(segments, Segments::All)).unwrap_or(false)
 }
@@ -92,8 +92,8 @@ pub fn allows(role: pg_sys::Oid, name: &[u8]) -> Result<bool, Error> {
     holds_for(role, |segments| segments.contain(name))
 }
 
-/// Returns whether a statement holds for the segments that a role may use. It must hold for a role that may use all
-/// segments.
+/// Returns whether a condition is true for the segments that a role may use. The condition is true for a role
+/// that may use all segments.
 fn holds_for(role: pg_sys::Oid, statement: impl Fn(&Segments) -> bool) -> Result<bool, Error> {
     if IS_OPEN_TO_ALL.get() {
         return Ok(true);

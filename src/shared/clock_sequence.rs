@@ -7,8 +7,8 @@ use snowflake_id_core::clock_sequence::{MAX_VALUE, Widths};
 use snowflake_id_core::used::Uses;
 use snowflake_id_core::{Identity, Layout};
 
-/// The shared words for values of the clock sequence. Calls set `asked`, and the keeper clears it. Only the
-/// keeper writes `ends_us`.
+/// The shared words for values of the clock sequence. Calls that generate IDs set `asked`, and the keeper
+/// clears it. Only the keeper writes `ends_us`.
 pub struct ValueWords {
     /// The layouts whose calls wait for the clock and have requested another value: [`Widths`].
     asked: AtomicU8,

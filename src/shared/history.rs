@@ -60,8 +60,8 @@ impl HistoryWords {
         Horizon::from_word(self.tracks[track].published.load(Ordering::Acquire))
     }
 
-    /// Returns the value that was last promised for a track, with the highest horizon that may have been
-    /// stored for this value.
+    /// Returns the last promise for a track: a value of the clock sequence, and the highest horizon that may
+    /// have been stored for it.
     pub fn promised(&self, track: usize) -> Horizon {
         Horizon::from_word(self.tracks[track].promised.load(Ordering::Acquire))
     }

@@ -7,7 +7,8 @@ use snowflake_id_core::{Layout, Slot, SlotKey};
 
 /// The maximum number of layouts in use at a time.
 pub const MAX_LAYOUTS: usize = 16;
-/// The total number of slots. Each reset retires the slots in use until the server is restarted.
+/// The total number of slots. Each reset retires the slots that are in use: they are not used again until the
+/// server is restarted.
 pub const MAX_SLOTS: usize = 256;
 
 /// The slots.
@@ -32,7 +33,8 @@ impl Default for SlotTable {
 pub(super) struct Record {
     /// The number of IDs that backends have reported so far. All backends add their counts.
     pub(super) issued: AtomicU64,
-    /// The first counter that the identity of the gate may have used. Written under the exclusive lock.
+    /// The first counter that may have been used under the identity for which the gate is open. Written under
+    /// the exclusive lock.
     identity_from: AtomicU64,
     /// The slot's word after the last change other than taking an ID. As long as the slot still has this
     /// word, no ID has been taken since that change. The fields `set_to` and `end_of_use_us` are written

@@ -30,8 +30,8 @@ pub const MAX_TEXT: usize = MAX_PREFIX + 1 + ID_LETTERS + TAG_LETTERS;
 
 /// Converts IDs to texts and back, with a given prefix and an optional key.
 ///
-/// If there is a key, each text contains a tag of 29 bits. About one in 537 million well-formed texts is
-/// accepted as an ID although the text was made with another key or prefix.
+/// If there is a key, each text contains a tag of 29 bits. Of the well-formed strings that were made with
+/// another key or prefix, about one in 537 million is accepted.
 pub struct PublicIds {
     prefix: Prefix,
     seal: Option<Seal>,
