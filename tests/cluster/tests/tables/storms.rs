@@ -6,8 +6,8 @@
 //! time for other tests.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -238,9 +238,9 @@ fn wait_for_activity(cluster: &Cluster) {
 
 /// Lets an administrator adopt the tables, while `accidents` runs with the process ID of the administrator's session and the
 /// steps that begin. Returns what `accidents` returns, which is the number of accidents.
-fn run(cluster: &Cluster, accidents: impl FnOnce(&AtomicI32, mpsc::Receiver<String>) -> usize) -> usize {
+fn run(cluster: &Cluster, accidents: impl FnOnce(&Mutex<i32>, mpsc::Receiver<String>) -> usize) -> usize {
     let (sender, steps) = mpsc::channel();
-    let pid = AtomicI32::new(0);
+    let pid = Mutex::new(0);
     thread::scope(|scope| {
         let administrator = scope.spawn(|| administer(cluster, &pid, sender));
         let count = accidents(&pid, steps);
@@ -252,7 +252,7 @@ fn run(cluster: &Cluster, accidents: impl FnOnce(&AtomicI32, mpsc::Receiver<Stri
 
 /// Repeats the call until it has succeeded, whatever happens to the session and the server, and then switches the default.
 /// Returns the time from the beginning of the exchange, and the number of sessions.
-fn administer(cluster: &Cluster, pid: &AtomicI32, steps: mpsc::Sender<String>) -> (Duration, usize) {
+fn administer(cluster: &Cluster, pid: &Mutex<i32>, steps: mpsc::Sender<String>) -> (Duration, usize) {
     let mut sessions = 0;
     let exchange = Arc::new(OnceLock::new());
     loop {
@@ -270,13 +270,20 @@ fn administer(cluster: &Cluster, pid: &AtomicI32, steps: mpsc::Sender<String>) -
         };
         sessions += 1;
         let result = client.query_one("SELECT pg_backend_pid()", &[]).and_then(|row| {
-            pid.store(row.get(0), Ordering::Relaxed);
+            *pid.lock().unwrap() = row.get(0);
             adopt_online(&mut client, ARGUMENTS)?;
             client.batch_execute(&format!("SET snowflake_id.max_wait = '30s'; {SWITCH}"))
         });
-        pid.store(0, Ordering::Relaxed);
+        *pid.lock().unwrap() = 0;
         match result {
-            Ok(()) => return (exchange.get().map_or(Duration::ZERO, Instant::elapsed), sessions),
+            Ok(()) => {
+                let took = exchange.get().map_or(Duration::ZERO, Instant::elapsed);
+                // The last signal may have come after the last step. If it was SIGKILL, all sessions are restarted.
+                if client.batch_execute("SELECT 1").is_err() {
+                    eventually("the server", || cluster.try_connect_heard("test", |_| {}).ok());
+                }
+                return (took, sessions);
+            }
             Err(error) if is_lost(&client, &error) => {}
             Err(error) => {
                 // The session that was killed has not ended yet.
@@ -289,16 +296,22 @@ fn administer(cluster: &Cluster, pid: &AtomicI32, steps: mpsc::Sender<String>) -
 }
 
 /// Signals the administrator's session. Returns false if there is none.
-fn signal(name: &str, pid: &AtomicI32) -> bool {
-    let pid = pid.load(Ordering::Relaxed);
-    if pid != 0 {
-        kill(name, pid);
+fn signal(name: &str, pid: &Mutex<i32>) -> bool {
+    // Holds the lock until the signal is sent, so that none is sent after the administrator has read the result.
+    let pid = pid.lock().unwrap();
+    if *pid != 0 {
+        kill(name, *pid);
     }
-    pid != 0
+    *pid != 0
 }
 
 /// Terminates the administrator's session at random moments.
-fn kill_at_random(pid: &AtomicI32, steps: mpsc::Receiver<String>, most: usize, random: &mut Random) -> usize {
+fn kill_at_random(
+    pid: &Mutex<i32>,
+    steps: mpsc::Receiver<String>,
+    most: usize,
+    random: &mut Random,
+) -> usize {
     let mut kills = 0;
     loop {
         let end = Instant::now() + random.milliseconds(if is_soak() { 30_000 } else { 700 });
