@@ -51,17 +51,16 @@ pub fn quoted(text: &str) -> impl Iterator<Item = &str> {
 
 /// The pages of the book for users and of that for contributors. `SUMMARY.md`, a list of contents, is none.
 pub fn pages() -> Vec<Page> {
-    files("docs", ".md")
-        .iter()
-        .filter(|path| !path.ends_with("/SUMMARY.md"))
-        .filter_map(|path| Page::read(path))
-        .collect()
+    let paths = files("docs", ".md").into_iter().filter(|path| !path.ends_with("/SUMMARY.md"));
+    paths.map(Page::read).collect()
 }
 
 /// A page of the book.
 pub struct Page {
     /// The path in the repository.
     pub path: String,
+    /// The whole text, with the header.
+    pub text: String,
     /// The maximum number of words: see [`words()`].
     pub budget: usize,
     /// The number of results that are compared in the parts that are run in a database or a schema.
@@ -91,25 +90,25 @@ pub enum Runner {
 }
 
 impl Page {
-    /// Reads a page. Returns `None` if its first line is no header, as in the notes for contributors.
-    pub fn read(path: &str) -> Option<Page> {
-        let text = read(path);
-        let (header, text) = text.strip_prefix("<!-- page: ")?.split_once(" -->\n").expect("an open header");
+    fn read(path: String) -> Page {
+        let text = read(&path);
+        let header = text.strip_prefix("<!-- page: ").and_then(|rest| rest.split_once(" -->\n"));
+        let (header, body) = header.unwrap_or_else(|| panic!("{path} has no header"));
         let value = |name: &str| {
             let mut fields = header.split(' ').filter_map(|field| field.split_once('='));
             fields.find(|(found, _)| *found == name).unwrap_or_else(|| panic!("{path}: no {name}")).1
         };
         let number = |name: &str| value(name).parse().unwrap_or_else(|_| panic!("{path}: {name}"));
-        let text = format!("{} -->\n{text}", value("run"));
-        let parts = text.split("<!-- part: run=").map(|part| {
+        let body = format!("{} -->\n{body}", value("run"));
+        let parts = body.split("<!-- part: run=").map(|part| {
             let (run, text) = part.split_once(" -->\n").expect("an open comment");
             Part {
                 runner: Runner::parse(run).unwrap_or_else(|| panic!("{path}: run={run}")),
                 text: text.into(),
             }
         });
-        let parts = parts.collect();
-        Some(Page { path: path.into(), budget: number("budget"), checked: number("checked"), parts })
+        let (budget, checked, parts) = (number("budget"), number("checked"), parts.collect());
+        Page { path, text, budget, checked, parts }
     }
 }
 

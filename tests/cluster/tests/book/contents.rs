@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use harness::book::{files, read, rows, section};
+use harness::book::{files, pages, read, rows, section};
 
 #[test]
 fn the_contents_of_the_book_are_complete() {
@@ -13,7 +13,7 @@ fn the_contents_of_the_book_are_complete() {
         links.map(|link| format!("{book}/{link}")).collect::<Vec<_>>()
     });
     let listed = listed.concat();
-    let pages = files("docs", ".md").into_iter().filter(|path| !path.ends_with("/SUMMARY.md"));
+    let pages = pages().into_iter().map(|page| page.path);
     let distinct: BTreeSet<_> = listed.iter().cloned().collect();
     assert_eq!(distinct.len(), listed.len(), "a page is there twice");
     assert_eq!(distinct, pages.collect());
