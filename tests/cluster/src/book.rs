@@ -188,3 +188,18 @@ pub fn sections(page: &str) -> impl Iterator<Item = (&str, &str)> {
         (heading, &page[start..end.map_or(page.len(), |(_, _, at, _)| *at)])
     })
 }
+
+/// The anchor of a heading.
+pub fn anchor(heading: &str) -> String {
+    let of_anchor = |c: char| match c {
+        ' ' => Some('-'),
+        '_' | '-' => Some(c),
+        _ => c.is_alphanumeric().then(|| c.to_ascii_lowercase()),
+    };
+    heading.chars().filter_map(of_anchor).collect()
+}
+
+/// A text with single spaces in place of line ends and repeated spaces.
+pub fn folded(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -26,6 +26,8 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+#[cfg(test)]
+use snowflake_id_cluster_tests::book::{files, folded, read};
 use snowflake_id_cluster_tests::installation::{major, pg_config};
 use snowflake_id_cluster_tests::{Cluster, beside, new_dir};
 
@@ -116,12 +118,11 @@ fn the_book_names_each_fault() {
 #[test]
 fn the_book_contains_each_quotation() {
     let pages = pages_of_the_repository();
-    let book = pages::folded(&pages.all());
+    let book = folded(&pages.all());
     let page = pages.page(pages::FAILS);
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/rehearsal/faults");
     let (mut quotations, mut of_alerts) = (0, 0);
-    for file in std::fs::read_dir(sources).unwrap() {
-        let source = std::fs::read_to_string(file.unwrap().path()).unwrap();
+    for file in files("tests/cluster/examples/rehearsal/faults", ".rs") {
+        let source = read(&file);
         for call in ["step_saying(", "says(", "ends(", "row(", "row_of(", "follow("] {
             for rest in source.split(call).skip(1) {
                 let arguments = rest.split(';').next().unwrap().split("||").next().unwrap();

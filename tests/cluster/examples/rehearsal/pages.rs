@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use snowflake_id_cluster_tests::book::rows;
+use snowflake_id_cluster_tests::book::{anchor, folded, rows, sections};
 
 /// The directory with the documentation of the installed package.
 pub struct Pages {
@@ -88,19 +88,10 @@ impl Pages {
     }
 }
 
-/// The anchor of a heading.
-fn anchor(heading: &str) -> String {
-    heading.trim().to_lowercase().replace(' ', "-")
-}
-
-/// The section of a page that an anchor names.
+/// The section of a page that an anchor names, without the sections in it.
 pub fn section(page: &str, of: &str) -> Option<Section> {
-    let page = page.replace("\n### ", "\n## ");
-    let text = page
-        .split("\n## ")
-        .skip(1)
-        .find(|text| text.split('\n').next().is_some_and(|heading| anchor(heading) == of))?;
-    let (heading, text) = text.split_once('\n')?;
+    let (heading, text) = sections(page).find(|(heading, _)| anchor(heading) == of)?;
+    let text = text.split("\n### ").next()?;
     let mut steps: Vec<String> = Vec::new();
     let (mut is_code, mut is_new) = (false, true);
     for line in text.lines() {
@@ -122,11 +113,6 @@ pub fn section(page: &str, of: &str) -> Option<Section> {
 
 fn is_number(text: &str) -> bool {
     text.parse::<u32>().is_ok()
-}
-
-/// A text with single spaces in place of line ends and repeated spaces.
-pub fn folded(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl Section {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use harness::book::{read, root, rows};
+use harness::book::{anchor, read, root, rows};
 
 mod sources;
 pub mod tokens;
@@ -317,16 +317,6 @@ fn every_exception_is_a_literal_of_the_sources() {
 }
 
 const LIST: &str = "docs/reference/messages.txt";
-
-/// The anchor of a heading.
-fn anchor(heading: &str) -> String {
-    let of_anchor = |c: char| match c {
-        ' ' => Some('-'),
-        '_' | '-' => Some(c),
-        _ => c.is_alphanumeric().then(|| c.to_ascii_lowercase()),
-    };
-    heading.chars().filter_map(of_anchor).collect()
-}
 
 /// The contents of the list. A message that several statements raise is there once, with the fields of all of them.
 fn list() -> String {

@@ -8,8 +8,9 @@ mod segments;
 mod servers;
 mod single;
 
-use crate::pages::{Pages, folded};
+use crate::pages::Pages;
 use crate::scene::Scene;
+use snowflake_id_cluster_tests::book::folded;
 
 /// Where a fault happens. Two faults with the same place never overlap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
