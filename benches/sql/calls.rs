@@ -2,7 +2,7 @@
 
 use snowflake_id_cluster_tests::Cluster;
 
-use crate::figures::{Figures, in_layout, table_of_calls};
+use crate::figures::{Figures, table_of_calls};
 use crate::measure::{median, net_ns, net_ns_once};
 use crate::numbers::{CACHED_SEQUENCE, SEGMENT, SEQUENCE, SNOWFLAKE};
 use crate::servers::{LAYOUT, SERVERS, SETTINGS, Servers};
@@ -24,7 +24,7 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
     let ns = net_ns(servers, REPETITIONS, &pairs);
     println!("\n### One call, net: median of {REPETITIONS} repetitions on {SERVERS} servers\n");
     let calls: Vec<_> = expressions.iter().map(|(name, _)| *name).zip(ns).collect();
-    figures.show("calls", &[in_layout(LAYOUT), table_of_calls(&calls, 2)].concat());
+    figures.show_in_layout("calls", LAYOUT, &table_of_calls(&calls, 2));
     figures.write_calls("calls", &calls);
 }
 

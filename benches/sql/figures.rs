@@ -48,6 +48,11 @@ impl Figures {
         }
     }
 
+    /// Shows a table below a line that names its layout.
+    pub fn show_in_layout(&self, name: &str, layout: &str, table: &str) {
+        self.show(name, &format!("In layout `{layout}`:\n\n{table}"));
+    }
+
     /// Writes the costs of calls to a file.
     pub fn write_calls(&self, name: &str, calls: &[(&str, f64)]) {
         let rows: Vec<_> = calls.iter().map(|(call, ns)| [call.to_string(), format!("{ns:.2}")]).collect();
@@ -93,11 +98,6 @@ pub fn table_of_calls(calls: &[(&str, f64)], base: usize) -> String {
     let rows =
         calls.iter().map(|(call, ns)| vec![call.to_string(), format!("{ns:.1}"), ratio(*ns, calls[base].1)]);
     table(&head, rows)
-}
-
-/// The line above a table that names the layout.
-pub fn in_layout(layout: &str) -> String {
-    format!("In layout `{layout}`:\n\n")
 }
 
 /// Returns a table in Markdown. The first column contains words, the others figures.

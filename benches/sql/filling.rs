@@ -2,7 +2,7 @@
 
 use snowflake_id_cluster_tests::single;
 
-use crate::figures::{Figures, in_layout, ratio, table};
+use crate::figures::{Figures, ratio, table};
 use crate::measure::{ROWS, median, seconds};
 use crate::servers::{LAYOUT, Servers};
 
@@ -65,6 +65,6 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
             format!("{megabytes:.1}"),
         ]);
     }
-    figures.show("filling", &[in_layout(LAYOUT), table(&head, shown)].concat());
+    figures.show_in_layout("filling", LAYOUT, &table(&head, shown));
     figures.write("filling", ["key", "insert_seconds", "copy_seconds", "primary_key_megabytes"], &rows);
 }

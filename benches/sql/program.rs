@@ -10,7 +10,7 @@ use snowflake_id_cluster_tests::segments::administer;
 use snowflake_id_cluster_tests::{Cluster, Registry};
 use tokio::runtime::Runtime;
 
-use crate::figures::{Figures, in_layout, ratio, table};
+use crate::figures::{Figures, ratio, table};
 use crate::measure::{median, seconds};
 use crate::servers::Servers;
 
@@ -100,6 +100,6 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
     figures.write("program", ["call", "ns"], &rows);
     let shown = rows.into_iter().zip(&times).map(|(row, ns)| [&row[..], &[ratio(*ns, times[1])]].concat());
     let table = table(&["one ID or number", "ns", "of `next_id()`"], shown);
-    figures.show("program", &[in_layout(LAYOUT), table].concat());
+    figures.show_in_layout("program", LAYOUT, &table);
     runtime.block_on(program.close());
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use postgres::Client;
 use snowflake_id_cluster_tests::Cluster;
 
-use crate::figures::{Figures, in_layout, table};
+use crate::figures::{Figures, table};
 use crate::measure::median;
 use crate::numbers::{CACHED_SEQUENCE, Number, SEGMENT, SEQUENCE, SNOWFLAKE};
 use crate::servers::Servers;
@@ -73,7 +73,7 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
         SESSIONS.map(|sessions| format!("{sessions} session{}", if sessions == 1 { "" } else { "s" }));
     let head: Vec<_> =
         ["million numbers per second"].into_iter().chain(sessions.iter().map(String::as_str)).collect();
-    figures.show("throughput", &[in_layout(LAYOUT), table(&head, shown)].concat());
+    figures.show_in_layout("throughput", LAYOUT, &table(&head, shown));
     figures.write("throughput", ["call", "sessions", "numbers_per_second"], &rows);
 }
 

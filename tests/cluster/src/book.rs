@@ -145,19 +145,18 @@ fn of(runner: &Runner) -> String {
 /// The number of words of a page outside code blocks, comments and HTML: what lies between spaces and has a letter or a
 /// digit.
 pub fn words(page: &str) -> usize {
-    let mut words = 0;
+    let words = prose(page).flatten().flat_map(str::split_whitespace);
+    words.filter(|word| word.contains(|c: char| c.is_ascii_alphanumeric())).count()
+}
+
+/// The lines of a page. `None` stands for a line of a code block, a comment or HTML.
+pub fn prose(page: &str) -> impl Iterator<Item = Option<&str>> {
     let mut is_code = false;
-    for line in page.lines() {
-        if line.trim_start().starts_with("```") {
-            is_code = !is_code;
-        } else if !is_code && !line.starts_with('<') {
-            words += line
-                .split_whitespace()
-                .filter(|word| word.contains(|c: char| c.is_ascii_alphanumeric()))
-                .count();
-        }
-    }
-    words
+    page.lines().map(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        (!is_code && !is_fence && !line.starts_with('<')).then_some(line)
+    })
 }
 
 /// The text below a heading, up to the next heading of the same level or a higher one.

@@ -1,6 +1,6 @@
 //! Turns of phrase over which readers stumbled, in pages that were read blind.
 
-use harness::book::{files, read};
+use harness::book::{files, folded, prose, read};
 
 /// Words that no page has, in lower case.
 const TURNS: [&str; 14] = [
@@ -44,11 +44,10 @@ fn no_page_makes_readers_stumble() {
 
 /// The sentences of a page outside code. A heading, an item of a list and a cell of a table end one.
 fn sentences(page: &str) -> Vec<String> {
-    let mut is_code = false;
     let mut paragraph = String::new();
-    for line in page.lines().map(str::trim) {
-        is_code ^= line.starts_with("```");
-        if is_code || line.is_empty() || line.starts_with('<') {
+    for line in prose(page) {
+        let line = line.unwrap_or_default().trim();
+        if line.is_empty() {
             paragraph += "\n";
         } else if line.starts_with(['#', '-', '|', '>']) {
             paragraph += &format!("\n{}", line.trim_start_matches(['#', '-', '|', '>', ' ']));
@@ -58,8 +57,5 @@ fn sentences(page: &str) -> Vec<String> {
     }
     let code_apart: String = paragraph.split('`').step_by(2).collect::<Vec<_>>().join("`code`");
     let ends = code_apart.replace(". ", ".\n").replace("? ", "?\n").replace('|', "\n");
-    ends.lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-        .filter(|line| !line.is_empty())
-        .collect()
+    ends.lines().map(folded).filter(|line| !line.is_empty()).collect()
 }
