@@ -25,10 +25,13 @@
         code.classList.toggle('in-columns', /\S {3,}\S|---/.test(output) && !/^(NOTICE|WARNING|ERROR|LOG):/m.test(output));
     }
 
-    // In a table that is wider than the page, long names may be broken. If it is still wider, its rows become blocks.
+    // In a table that is wider than the page, long names may be broken. If it is still wider, its rows become blocks, or it
+    // scrolls if its columns are numbers, which are compared with those above and below.
     const tables = [...main.querySelectorAll('table')];
     for (const table of tables) {
         const heads = [...table.querySelectorAll('th')].map(head => head.textContent);
+        const numbers = table.querySelectorAll('th:not(:first-child)[style*="right"]').length;
+        table.classList.toggle('numbers', numbers > 0 && numbers === heads.length - 1);
         for (const cell of table.querySelectorAll('td')) {
             if (heads[cell.cellIndex]) {
                 cell.dataset.head = heads[cell.cellIndex];
@@ -42,9 +45,10 @@
         }
     };
     const fit = () => {
-        tables.forEach(table => table.classList.remove('stacked'));
+        tables.forEach(table => table.classList.remove('stacked', 'narrow'));
         tables.filter(isWide).forEach(breakNames);
-        tables.filter(isWide).forEach(table => table.classList.add('stacked'));
+        tables.filter(isWide).forEach(table =>
+            table.classList.add(table.classList.contains('numbers') ? 'narrow' : 'stacked'));
     };
     let width = 0;
     new ResizeObserver(() => {

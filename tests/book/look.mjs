@@ -1,6 +1,6 @@
 // Opens all pages of the book in a browser: node look.mjs BOOK CHROMIUM. Fails if a text or an icon has less contrast than
-// WCAG 2.2 requires at level AA, in the light or the dark theme, or if something does not fit on the page: on a wide screen,
-// a narrow screen or a phone.
+// WCAG 2.2 requires at level AA, in the light or the dark theme, or if something does not fit on the page or is torn apart:
+// on a wide screen, a narrow screen or a phone.
 import { readdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -65,12 +65,32 @@ function lowContrast() {
     return low;
 }
 
-/** Runs in the page. Returns what is wider than the space it has. On a wide screen, no table should need to be stacked. */
+/**
+ * Runs in the page. Returns what is wider than the space it has, unless it is meant to scroll. On a wide screen, no table
+ * should need to be stacked.
+ */
 function tooWide() {
     const cut = ({ scrollWidth, clientWidth }) => scrollWidth > clientWidth + 1;
-    const wide = [...document.querySelectorAll('.content, .table-wrapper, code.language-text:not(.in-columns)')].filter(cut);
-    const stacked = innerWidth < 1080 ? [] : document.querySelectorAll('table.stacked');
+    const parts = '.content, .table-wrapper:not(:has(table.numbers)), code.language-text:not(.in-columns)';
+    const wide = [...document.querySelectorAll(parts)].filter(cut);
+    const stacked = innerWidth < 1080 ? [] : document.querySelectorAll('table.stacked, table.narrow');
     return [...wide, ...stacked].map(element => element.outerHTML.slice(0, 100).replaceAll('\n', ''));
+}
+
+/**
+ * Runs in the page. Returns what is torn apart: a table of numbers whose rows are blocks, output in columns that is
+ * wrapped, and a list that code interrupts, so that its next step begins a new list.
+ */
+function torn() {
+    const all = selector => [...document.querySelectorAll(selector)];
+    const numbers = all('table').filter(table => {
+        const row = [...table.querySelector('tbody').rows[0].cells].slice(1);
+        return row.length > 1 && row.every(cell => /^[\d.,]+( x)?$/.test(cell.textContent.trim()));
+    });
+    const stacked = numbers.filter(table => getComputedStyle(table.querySelector('td')).display !== 'table-cell');
+    const output = all('code.language-text').filter(code => /^[- ]?---[-+]*$/m.test(code.textContent));
+    const wrapped = output.filter(code => getComputedStyle(code).whiteSpace !== 'pre');
+    return [...stacked, ...wrapped, ...all('ol[start]')].map(element => element.outerHTML.slice(0, 100).replaceAll('\n', ''));
 }
 
 const note = (what, where) => found.set(what, [...found.get(what) ?? [], where]);
@@ -96,6 +116,7 @@ for (const javaScriptEnabled of [true, false]) {
                         await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
                     });
                     (await page.evaluate(tooWide)).forEach(where => note(`${width} px: too wide: ${where}`, visit));
+                    (await page.evaluate(torn)).forEach(where => note(`${width} px: torn apart: ${where}`, visit));
                 }
                 for (const { ratio, what, where } of await page.evaluate(lowContrast)) {
                     note(`${colorScheme}: ${ratio.toFixed(2)}:1, ${what}`, `${visit}: ${where}`);
