@@ -90,7 +90,7 @@ function torn() {
     const stacked = numbers.filter(table => getComputedStyle(table.querySelector('td')).display !== 'table-cell');
     const output = all('code.language-text').filter(code => /^[- ]?---[-+]*$/m.test(code.textContent));
     const wrapped = output.filter(code => getComputedStyle(code).whiteSpace !== 'pre');
-    return [...stacked, ...wrapped, ...all('ol[start]')].map(element => element.outerHTML.slice(0, 100).replaceAll('\n', ''));
+    return [...stacked, ...wrapped, ...all('pre + ol[start], pre + p + ol[start]')].map(element => element.outerHTML.slice(0, 100).replaceAll('\n', ''));
 }
 
 const note = (what, where) => found.set(what, [...found.get(what) ?? [], where]);

@@ -12,9 +12,26 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The text of a file, by its path in the repository.
+/// The text of a file, by its path in the repository. In a page, the code blocks of list items lose their indentation.
 pub fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    let text = fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    if path.ends_with(".md") { without_indentation(&text) } else { text }
+}
+
+/// Removes the indentation of the code blocks of a page, which those in lists have.
+pub fn without_indentation(page: &str) -> String {
+    let mut block = None;
+    let line_of = |line| {
+        let text: &str = line;
+        let indentation = text.len() - text.trim_start_matches(' ').len();
+        let is_fence = text[indentation..].starts_with("```");
+        let most = block.unwrap_or(if is_fence { indentation } else { 0 });
+        if is_fence {
+            block = block.is_none().then_some(indentation);
+        }
+        &text[indentation.min(most)..]
+    };
+    page.split_inclusive('\n').map(line_of).collect()
 }
 
 /// The files below a directory of the repository whose names have this ending. Their paths are relative to the
