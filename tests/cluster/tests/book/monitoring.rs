@@ -96,16 +96,18 @@ fn queries_of_the_exporter() {
     writer.run("COMMIT");
     eventually("the next watermark", || held_back() == (1, 0.0));
 
-    // The default of last_worker is the highest int.
-    fleet
-        .fleet
-        .registry
-        .connect()
-        .run("SELECT snowflake_registry.configure(last_worker => 2147483647, none_by_hand => true)");
+    // A reserved worker ID is not granted. The default of last_worker is the highest int.
     let queries = queries(OF_A_REGISTRY);
     let query = queries.iter().find(|query| query.prefix == "snowflake_registry_datacenter").unwrap();
-    let row = fleet.fleet.registry.connect().query_one(&query.query, &[]).unwrap();
-    assert_eq!(row.get::<_, f64>("worker_ids"), f64::INFINITY);
+    let mut registry = fleet.fleet.registry.connect();
+    let mut after = |change: &str| {
+        registry.run(&format!("SELECT snowflake_registry.{change}"));
+        registry.query_one(&query.query, &[]).unwrap().get::<_, f64>("worker_ids")
+    };
+    assert_eq!(after("configure(first_worker => 0, last_worker => 9, none_by_hand => true)"), 10.0);
+    assert_eq!(after("reserve(9)"), 9.0);
+    assert_eq!(after("reserve(10)"), 9.0);
+    assert_eq!(after("configure(last_worker => 2147483647, none_by_hand => true)"), f64::INFINITY);
 }
 
 /// Each alert links to a section of the page about failures, which has the same severity, says until when the alert fires,
