@@ -90,7 +90,9 @@ function torn() {
     const stacked = numbers.filter(table => getComputedStyle(table.querySelector('td')).display !== 'table-cell');
     const output = all('code.language-text').filter(code => /^[- ]?---[-+]*$/m.test(code.textContent));
     const wrapped = output.filter(code => getComputedStyle(code).whiteSpace !== 'pre');
-    return [...stacked, ...wrapped, ...all('pre + ol[start], pre + p + ol[start]')].map(element => element.outerHTML.slice(0, 100).replaceAll('\n', ''));
+    // The end of a here-document must be at the left edge, also for those who copy it from the Markdown file.
+    const interrupted = all('pre + ol[start]').filter(list => !list.previousElementSibling.textContent.includes('<<'));
+    return [...stacked, ...wrapped, ...interrupted].map(element => element.outerHTML.slice(0, 100).replaceAll('\n', ''));
 }
 
 const note = (what, where) => found.set(what, [...found.get(what) ?? [], where]);
