@@ -1,15 +1,14 @@
 //! [`LeaseRound`]: the conversation of a holder with the registry about its leases, without I/O.
 //!
 //! A holder is a server or a program. Its driver carries out one [`Effect`] at a time, and returns one [`Event`] for
-//! each effect. A driver is therefore a loop, whether it blocks, is asynchronous, or is simulated step by step. The
-//! order of the effects prevents repeated IDs:
+//! each effect. The order of the effects prevents repeated IDs:
 //!
-//! * A request for a lease is kept before it is sent.
-//! * A lease is kept and proved before it is published. The use of a lease in hand needs no answer of the registry: see
-//!   [`LeaseRound::go_on`].
-//! * A lease that another holder also has is withdrawn before anything else.
-//! * A lease is released after it was withdrawn and is no longer kept. The registry grants the rest of its range to
-//!   another holder.
+//! * A request for a lease is stored before it is sent.
+//! * A lease is stored and proved before it is published. A lease that is already held is published without an answer:
+//!   see [`LeaseRound::go_on`].
+//! * If another holder has the same lease, the lease is withdrawn first.
+//! * A lease is withdrawn and removed from the stored state before it is released. The registry grants the rest of its
+//!   range to another holder.
 //!
 //! All times are in microseconds of Unix time.
 
@@ -30,7 +29,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The lower limit of the maximum pause after a failure.
 const LEAST_LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How often a holder that stops connects to release its leases.
+/// How often a stopping holder tries to connect to release leases.
 const TRIES_TO_RELEASE: u32 = 2;
 
 /// The inputs of a step.
@@ -66,8 +65,8 @@ pub enum Effect {
     Send(Request),
     /// Make the state durable: [`Event::Kept`] or [`Event::NotKept`].
     Keep(Box<LeaseState>),
-    /// Make a lease available, in place of any other: [`Event::Published`], or [`Event::Failed`] if no lease is
-    /// available now. The use of another lease ends first, see [`LeaseRound::note_used`].
+    /// Make a lease available: [`Event::Published`], or [`Event::Failed`] if no lease is available now. The driver ends
+    /// the use of the previous lease first, see [`LeaseRound::note_used`].
     Publish(Lease),
     /// End the use of the available lease, if there is one: [`Event::Withdrawn`]. See
     /// [`LeaseRound::note_used`].
@@ -96,14 +95,14 @@ pub enum Event {
     /// The effect has failed for this reason. A request may have been executed, or may still be executed.
     Failed(String),
     /// The state is durable, and will be read after a crash. A driver that was told to stop before it finished has to
-    /// answer [`Event::NotKept`], because a commit that was interrupted looks successful. This does not apply to
-    /// effects that follow [`LeaseRound::stop`].
+    /// answer [`Event::NotKept`], because an interrupted commit looks successful. This does not apply to effects after
+    /// [`LeaseRound::stop`].
     Kept,
-    /// The state may be durable or not, for this reason. The former state counts.
+    /// For this reason, the state may not be durable. The previous state counts.
     NotKept(String),
     /// The lease is available.
     Published {
-        /// Whether the holder needs another lease all the same, because of what it knows about the use of this one.
+        /// Whether the holder needs another lease, because of how it has used this lease.
         wants_another: bool,
     },
     /// No lease is available.
@@ -122,19 +121,19 @@ pub struct Rest {
 /// The reason why a round has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The registry's answer, with its details. An outcome [`Outcome::Granted`] is a grant of no use to the holder.
+    /// The registry's answer, with its details. [`Outcome::Granted`] means that the holder cannot use the grant.
     Answer(Outcome, Option<String>),
     /// There was no answer, or an effect has failed.
     Failure(String),
 }
 
-/// What is known about the use of a lease.
+/// The known use of a lease.
 #[derive(Clone, Copy, Debug)]
 struct Used {
     range: Lease,
-    /// The use by earlier processes.
+    /// The end of earlier use.
     least_us: i64,
-    /// Every ID starts before this instant. As long as the lease may be available, this is its end.
+    /// Every ID starts before this instant. While the lease may be in use, this is its end.
     until_us: i64,
 }
 
@@ -156,7 +155,7 @@ enum Step {
     Acquiring,
     KeepingGrant,
     KeepingRefusal(Refusal),
-    /// The lease is dropped. Then the round fails, or requests another lease.
+    /// After the withdrawal, the round fails or requests another lease.
     Withdrawing(Option<Refusal>),
     Dropping(Option<Refusal>),
     Releasing {
@@ -173,7 +172,7 @@ enum Step {
 /// What follows the releases.
 #[derive(Clone, Debug)]
 enum Then {
-    /// The round goes on, and requests another lease if it is needed.
+    /// The round continues, and requests another lease if needed.
     Go {
         note: Option<String>,
         is_another_needed: bool,
@@ -185,7 +184,7 @@ enum Then {
 #[derive(Debug)]
 pub struct LeaseRound {
     state: LeaseState,
-    /// The state that [`Event::Kept`] puts into effect.
+    /// The state that takes effect at [`Event::Kept`].
     keeping: Option<LeaseState>,
     terms: Terms,
     needs: Needs,
@@ -193,13 +192,13 @@ pub struct LeaseRound {
     /// Whether the registry has answered that it does not know the lease. The lease is used to its end.
     is_unknown: bool,
     is_inherited: bool,
-    /// Whether this round has requested a lease. A round requests one at most once.
+    /// Whether this round has requested a lease. A round requests at most one.
     has_asked: bool,
     is_stopping: bool,
     published: Option<Lease>,
     /// The use of the lease in `state`.
     used: Option<Used>,
-    /// Leases to be released. `None` is a request whose lease is not known.
+    /// Leases to be released. `None` is for a request without a known lease.
     unused: Vec<(Ids, Option<Used>)>,
     /// A request that may be sent once more.
     sent: Option<Request>,
@@ -209,7 +208,7 @@ pub struct LeaseRound {
 }
 
 impl LeaseRound {
-    /// Starts a conversation with the state that was kept. A holder that `releases` releases the leases that it no longer
+    /// Starts a conversation with the stored state. If `releases` is true, the holder releases leases that it no longer
     /// uses.
     pub fn new(state: LeaseState, releases: bool) -> LeaseRound {
         LeaseRound {
@@ -232,7 +231,7 @@ impl LeaseRound {
         }
     }
 
-    /// Returns the state that counts: the last one that is known to be durable.
+    /// Returns the last state that is known to be durable.
     pub fn state(&self) -> &LeaseState {
         &self.state
     }
@@ -262,8 +261,8 @@ impl LeaseRound {
         }
     }
 
-    /// Returns the lease in hand if it has not ended, and if no lease is available. The driver publishes it without an
-    /// answer of the registry, because it belongs to this holder alone. May be called beside any effect.
+    /// Returns the held lease if the lease has not ended and no lease is published. The driver publishes it without an
+    /// answer, because it belongs to this holder alone. May be called during any effect.
     pub fn go_on(&mut self, now_us: i64) -> Option<Lease> {
         let lease = self.state.lease_at(now_us);
         let lease = lease.filter(|_| self.published.is_none() && !self.is_stopping)?;
@@ -272,9 +271,9 @@ impl LeaseRound {
         Some(lease)
     }
 
-    /// Notes the end of the use of a lease that has just ended: every ID started before `until_us`. The driver calls
-    /// this function before it publishes another lease, or answers [`Event::Withdrawn`]. Otherwise, the lease counts as
-    /// used to its end.
+    /// Notes when the holder stopped using a lease: every ID started before `until_us`. The driver calls this function
+    /// before it publishes another lease, or answers [`Event::Withdrawn`]. Otherwise, the lease counts as used to its
+    /// end.
     pub fn note_used(&mut self, lease: &Lease, until_us: i64) {
         let unused = self.unused.iter_mut().filter_map(|(_, used)| used.as_mut());
         for used in self.used.iter_mut().chain(unused).filter(|used| used.range.is_same_range(lease)) {
@@ -292,8 +291,8 @@ impl LeaseRound {
         self.to(Step::Connecting, Effect::Connect)
     }
 
-    /// Gives up a lease that the holder can never use: instead of a round that begins. The lease is withdrawn and
-    /// dropped, and the round fails. The lease ends because it is not renewed.
+    /// Gives up a lease that the holder can never use. Called instead of [`LeaseRound::begin`]. The lease is withdrawn
+    /// and dropped, and the round fails. Without renewals, the lease expires.
     pub fn give_up(&mut self) -> Effect {
         if self.is_stopping {
             return self.stop();
@@ -301,9 +300,9 @@ impl LeaseRound {
         self.drop_lease(Some(Refusal::Failure("the lease cannot be used".into())))
     }
 
-    /// Ends the conversation, at any point. The effect in progress is cut off, and its event is not taken: a request may
-    /// still be executed, and a state may be durable or not. However, the driver must not store that state or publish that
-    /// lease later. The effects that follow end with [`Effect::End`].
+    /// Ends the conversation, at any point. The effect in progress is cut off, and its event is ignored. A request may
+    /// still be executed, and a state may be durable or not. However, the driver must not store that state or publish
+    /// that lease later. The last effect is [`Effect::End`].
     pub fn stop(&mut self) -> Effect {
         if let Step::Ended = self.step {
             return Effect::End;
@@ -313,7 +312,7 @@ impl LeaseRound {
         self.to(Step::Stopping, Effect::Withdraw)
     }
 
-    /// Takes the event of the effect in progress, and returns the next effect.
+    /// Handles the event of the current effect, and returns the next effect.
     pub fn step(&mut self, event: Event, now: &mut Now) -> Effect {
         if let Event::Answered { answer, sent_us, round_trip_us } = &event
             && self.terms.note(answer, *sent_us, *round_trip_us)
@@ -370,7 +369,7 @@ impl LeaseRound {
                     None => self.acquire(now),
                 }
             }
-            // After a start of its server, the registry accepts a release only after a renewal.
+            // After a restart, the registry accepts a release only after a renewal.
             (Step::Releasing { then, is_last: false }, Event::Answered { answer, .. })
                 if answer.outcome == Outcome::Unknown =>
             {
@@ -393,7 +392,7 @@ impl LeaseRound {
                 | Step::RenewingToRelease(then @ Then::Go { .. }),
                 Event::Failed(_),
             ) => {
-                // The leases end at their ends.
+                // The leases expire.
                 self.unused.clear();
                 self.release(then, now)
             }
@@ -410,7 +409,7 @@ impl LeaseRound {
                 if let Some(held) = held.filter(|_| !self.is_unknown) {
                     self.unused.push(((&held).into(), self.used));
                 }
-                // A request that was cut off may have been granted.
+                // The registry may have granted an interrupted request.
                 self.unused.extend(asking.map(|asking| ((&asking).into(), None)));
                 self.connect_to_release()
             }
@@ -445,13 +444,13 @@ impl LeaseRound {
         self.to(step, Effect::Keep(Box::new(state)))
     }
 
-    /// Puts the kept state into effect. Returns the former one.
+    /// Puts the stored state into effect. Returns the previous state.
     fn take_kept(&mut self) -> LeaseState {
         let kept = self.keeping.take().unwrap_or_else(|| self.state.clone());
         std::mem::replace(&mut self.state, kept)
     }
 
-    /// The lease is about to be available.
+    /// Notes that the lease may be used.
     fn expect_use(&mut self, lease: Lease) {
         if let Some(used) = &mut self.used {
             used.until_us = used.until_us.max(lease.until_us);
@@ -502,8 +501,8 @@ impl LeaseRound {
         self.to(Step::Withdrawing(refusal), Effect::Withdraw)
     }
 
-    /// Publishes the renewed lease. A lease is not used without evidence, because a registry that has lost the lease can
-    /// learn of it only from the evidence.
+    /// Publishes the renewed lease. The holder needs evidence first, because a registry that has lost the lease can
+    /// learn about it only from evidence.
     fn publish(&mut self, note: Option<String>) -> Effect {
         self.take_kept();
         let held = self.state.held.as_ref().filter(|_| self.state.is_proved());
@@ -530,8 +529,8 @@ impl LeaseRound {
                 if lease.from_us > now.us.saturating_add(MOST_CLOCK_DIFFERENCE_US) {
                     return self.fail(Refusal::Answer(Outcome::ClockDiffers, answer.detail));
                 }
-                // The ID is not noted from a refusal. Otherwise, any server that answers could replace it, and the
-                // registry would then be mistaken for a different one.
+                // The registry's ID is not taken from a refusal. Otherwise, any server could replace the ID by
+                // refusing, and the real registry would be rejected.
                 if let Some(registry) = answer.registry {
                     state.note(registry.id);
                 }
@@ -552,7 +551,7 @@ impl LeaseRound {
         self.release_last(then, false, now)
     }
 
-    /// Releases the last one of the unused leases. If `is_last`, its next answer is final.
+    /// Releases the last unused lease. If `is_last`, the next answer is final.
     fn release_last(&mut self, then: Then, is_last: bool, now: &mut Now) -> Effect {
         match (self.unused.last(), then) {
             (Some(&(ids, used)), then) => {
@@ -648,8 +647,8 @@ mod tests {
         effect
     }
 
-    /// The registry has granted a lease, and signs it only later, because the grant is not durable yet. However often the
-    /// holder asks, the next attempt follows after a second.
+    /// The registry has granted a lease, but signs it only when the grant is durable. Until that time, the holder asks
+    /// again after one second.
     #[test]
     fn a_grant_that_is_not_durable_yet() {
         let mut round = LeaseRound::new(LeaseState::default(), true);
@@ -706,8 +705,8 @@ mod tests {
         }
     }
 
-    /// The holder is stopped between the grant of another lease and its publication. The end of the use belongs to the
-    /// former lease, and the other one was not used.
+    /// The holder is stopped between the grant of another lease and its publication. The noted end of use belongs to
+    /// the former lease. The other lease was not used.
     #[test]
     fn stopped_between_grant_and_publication() {
         let (former, another) = (lease(3, NOW_US), lease(5, NOW_US + 1));
@@ -720,8 +719,8 @@ mod tests {
         assert_eq!(releases(&mut round, Some((former, used_until_us))), [another.from_us, used_until_us]);
     }
 
-    /// The publication of another lease fails. Whether the driver notes the end of the former lease or not, it counts as
-    /// used.
+    /// The publication of another lease fails. That lease counts as used, whether or not the driver notes the former
+    /// lease's end.
     #[test]
     fn stopped_after_a_failed_publication() {
         let (former, another) = (lease(3, NOW_US), lease(5, NOW_US + 1));
@@ -738,7 +737,7 @@ mod tests {
         }
     }
 
-    /// What an earlier process has used is not known.
+    /// The use by an earlier process is not known.
     #[test]
     fn an_inherited_lease_counts_as_used() {
         let former = lease(3, NOW_US);
@@ -750,7 +749,7 @@ mod tests {
         assert_eq!(releases(&mut round, Some((former, NOW_US + 1))), [former.until_us]);
     }
 
-    /// A request is sent once more in the other protocol, and not a third time.
+    /// A request is repeated once in the other protocol, not twice.
     #[test]
     fn the_protocol_of_the_answer() {
         let mut now = Now { us: NOW_US, random: &mut || Uuid::nil() };

@@ -1,28 +1,26 @@
 //! The shared state of a segment: ranges of numbers from which all processes of a server take numbers.
 //!
-//! A registry grants ranges, one writer publishes them here, and any number of callers take numbers from
-//! them. Callers change a single word, which holds the generation of the current range and the count of
-//! numbers taken from it. There is room for four ranges, so that the next range is present before the current
-//! one is exhausted.
+//! A registry grants ranges, one writer publishes them here, and any number of callers take numbers from them. Callers
+//! change a single word, which holds the generation of the current range and the count of numbers taken from it. There
+//! is room for four ranges, so the next range can be present before the current range is exhausted.
 //!
 //! The following rules ensure that no number is ever taken twice:
 //!
-//! * A caller reads the word and then the range of that generation. The caller takes numbers by replacing the
-//!   word in a compare-and-exchange. If the exchange succeeds, the word has not changed since it was read.
-//!   The range has not changed either, because the writer overwrites a range only after the word has moved to
-//!   a later generation. (If the range is overwritten while a caller reads it, the caller may read arbitrary
-//!   values, but its exchange fails.)
+//! * A caller reads the word and then the range of that generation. The caller takes numbers by replacing the word in a
+//!   compare-and-exchange. If the exchange succeeds, the word has not changed since it was read. The range has not
+//!   changed either, because the writer overwrites a range only after the word has moved to a later generation. (If the
+//!   range is overwritten while a caller reads it, the caller may read arbitrary values, but its exchange fails.)
 //! * The word only grows, so a generation is repeated only after its 24 bits have wrapped around. A repeated
 //!   generation would be harmful only if 16 million ranges were exhausted between the read and the exchange
 //!   of one caller. Each of these ranges must be written to disk first.
 //! * The writer ensures that the numbers of each range are above those of all earlier ranges.
 //!
-//! The place of a segment can be assigned to another name. Each assignment begins a new tenure. A caller names the
-//! tenure for which it takes numbers ([`Segment::take_in`]), and drops the numbers if the tenure has changed when it has
-//! taken them. No range is published while a tenure begins, so a caller that sees a later range sees the new tenure as
-//! well. The numbers of a tenure are therefore given to its callers only, or are lost.
+//! A segment can be reassigned to another name. Each assignment begins a new tenure. A caller passes the tenure for
+//! which it takes numbers ([`Segment::take_in`]). After taking numbers, the caller drops them if the tenure has
+//! changed. No range is published while a tenure begins, so a caller that sees a later range also sees the new tenure.
+//! The numbers of a tenure are therefore returned only to its callers, or are lost.
 //!
-//! `tests/loom.rs` checks this with up to three preemptions.
+//! `tests/loom.rs` checks these rules with up to three preemptions.
 
 use std::num::NonZeroU64;
 
@@ -88,7 +86,7 @@ impl Taken {
     }
 }
 
-/// The error for a segment whose ranges are all exhausted or have ended, or which belongs to another name.
+/// The error for a segment that has no usable numbers or belongs to another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dry;
 
@@ -110,8 +108,8 @@ pub struct Standing {
     /// The count of numbers that callers have taken since the segment was created. Skipped and drained numbers do not
     /// count.
     pub issued: u64,
-    /// True if the next range should be fetched. The next range is needed when the current range is the last
-    /// range of the segment and enough of its numbers have been taken.
+    /// True if the next range should be fetched: the current range is the last range of the segment, and enough of its
+    /// numbers have been taken.
     pub is_next_wanted: bool,
 }
 
@@ -241,14 +239,14 @@ impl Segment {
         }
     }
 
-    /// Takes numbers as [`Segment::take`] does, if the segment still belongs to the name of this tenure. If it is
-    /// assigned to another name meanwhile, the numbers are lost.
+    /// Takes numbers as [`Segment::take`] does, if `tenure` is still current. If the segment is assigned to another
+    /// name during the call, the numbers are lost.
     ///
     /// # Errors
     /// Returns [`Dry`] if no number is left for the name of this tenure.
     #[inline]
     pub fn take_in(&self, tenure: u64, clock: impl Fn() -> i64, n: NonZeroU64) -> Result<Taken, Dry> {
-        // The first test only saves numbers of another name. The second one is decisive.
+        // The first test only avoids wasting numbers. The second test is decisive.
         if self.tenure() != tenure {
             return Err(Dry);
         }
@@ -262,18 +260,18 @@ impl Segment {
         self.tenure.load(Ordering::Relaxed)
     }
 
-    /// Begins a new tenure, and discards the numbers that are left. The caller must ensure that no range is published
-    /// meanwhile.
+    /// Begins a new tenure, and discards the remaining numbers. The caller must ensure that no range is published
+    /// during the call.
     pub fn begin_tenure(&self) {
         self.tenure.fetch_add(1, Ordering::Relaxed);
         self.drain();
-        // The last range of the former name is exhausted. Its period does not concern the new name.
+        // The last range of the former name is exhausted. Its end must not affect the new name.
         let newest = self.newest.load(Ordering::Relaxed);
         self.range_words(newest).ends_us.store(NEVER_ENDS, Ordering::Relaxed);
     }
 
-    /// Makes the next range the current range, and skips the numbers that are left. If the exchange fails, another
-    /// process has already made this change, or has taken numbers from the current range.
+    /// Makes the next range the current range, and skips the remaining numbers. If the exchange fails, another process
+    /// has already made this change, or has taken numbers from the current range.
     #[cold]
     fn go_on(&self, word: u64, generation: u64, left: u64) -> Result<(), Dry> {
         if self.newest.load(Ordering::Acquire) == generation {
@@ -287,11 +285,11 @@ impl Segment {
         Ok(())
     }
 
-    /// Takes all numbers that are left, and returns them as ranges in ascending order, including ranges that have
-    /// ended. The caller must ensure that no range is published meanwhile.
+    /// Takes all remaining numbers, and returns them as ranges in ascending order, including ranges that have ended.
+    /// The caller must ensure that no range is published during the call.
     ///
-    /// A single exchange takes all of them. If the ranges were emptied one after the other, a caller could take a number
-    /// of a later range meanwhile. When the drained numbers are published again, it would then get lower numbers.
+    /// A single exchange takes all numbers. If the ranges were emptied one by one, a caller could take a number of a
+    /// later range in between. After the drained numbers are published again, that caller would get lower numbers.
     pub fn drain(&self) -> Vec<Range> {
         let newest = self.newest.load(Ordering::Relaxed);
         let end = newest << OFFSET_BITS | self.range_words(newest).range().count;
