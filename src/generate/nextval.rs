@@ -16,11 +16,10 @@ const MAX_BATCH: i32 = 1_000_000;
 declare_c_function!(snowflake_nextval);
 
 /// The function `snowflake_nextval()` does not use pgrx's function wrapper, which takes 4 to 5 ns. The fast
-/// path does not call functions that could panic or raise an error. Only [`next_slowly`] calls such
-/// functions.
+/// path calls no functions that could panic or raise an error. [`next_slowly`] calls such functions.
 ///
-/// Reading the clock with `gettimeofday`, as PostgreSQL's `clock_timestamp()` does, takes three quarters of
-/// the remaining time. `clock_gettime` takes 1 ns longer, and `std::time::SystemTime` takes 6 ns longer.
+/// Three quarters of the remaining time are spent on reading the clock with `gettimeofday`, as PostgreSQL's
+/// `clock_timestamp()` does. `clock_gettime` takes 1 ns longer, and `std::time::SystemTime` 6 ns longer.
 /// `CLOCK_REALTIME_COARSE` would save 11 ns, but lags by up to a timer tick (1 to 10 ms). The time in an ID
 /// could then be earlier than the call that issued the ID.
 ///
@@ -38,7 +37,7 @@ pub unsafe extern "C-unwind" fn snowflake_nextval(_fcinfo: pg_sys::FunctionCallI
     pg_sys::Datum::from(id)
 }
 
-/// Takes the first ID of a transaction, or takes an ID after setting up the session or waiting, if necessary.
+/// Takes the first ID of a transaction, or takes an ID after setting up the session or waiting.
 #[cold]
 #[pg_guard]
 unsafe extern "C-unwind" fn next_slowly() -> i64 {
@@ -71,8 +70,8 @@ fn wait_out(budget: &WaitBudget, session: &Session, stall: Stall) -> Result<(), 
             Ok(())
         }
         Stall::Horizon => budget.wait_for_horizon(session.track()),
-        // The next attempt sets up the session again, because the identity may have changed or the gate may
-        // have been opened.
+        // Set up the session again in the next attempt. The identity may have changed, or the gate may have
+        // been opened.
         Stall::Identity(_) => {
             session::forget();
             Ok(())
@@ -97,8 +96,8 @@ fn snowflake_batch(count: i32) -> SetOfIterator<'static, i64> {
     SetOfIterator::new(take_batch(count).or_report())
 }
 
-/// Takes `count` IDs. A single atomic exchange is sufficient if `max_ahead` permits the whole batch. All IDs
-/// are taken before the first row is returned.
+/// Takes `count` IDs before the first row is returned. A single atomic exchange is sufficient if `max_ahead`
+/// permits the whole batch.
 ///
 /// The function returns individual IDs rather than reservations, because each ID may need a separate exchange
 /// if few IDs fit in a tick.
@@ -123,7 +122,7 @@ fn take_batch(count: i32) -> Result<Vec<i64>, Error> {
     Ok(ids)
 }
 
-/// Returns an empty list with capacity for `count` IDs. The list never grows, because a failed allocation
+/// Returns an empty list with capacity for `count` IDs. The list must never grow, because a failed allocation
 /// would abort the backend. The postmaster would then restart all backends, and the IDs would be lost.
 fn room_for(count: NonZeroU64) -> Result<Vec<i64>, Error> {
     let count = count.get() as usize; // At most MAX_BATCH.
@@ -132,8 +131,8 @@ fn room_for(count: NonZeroU64) -> Result<Vec<i64>, Error> {
     Ok(ids)
 }
 
-/// Returns an error if the batch cannot be completed in time even without other callers. This check runs
-/// before the first ID is taken.
+/// Returns an error if the batch cannot be completed in time even without other callers. Runs before the
+/// first ID is taken.
 fn refuse_hopeless(budget: &WaitBudget, count: NonZeroU64) -> Result<(), Error> {
     let mut session = session::current(budget)?;
     while moves_on(budget, session, session.wait_us(NonZeroU64::MIN))? {

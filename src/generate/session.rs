@@ -1,10 +1,9 @@
 //! The state of a backend between calls: the generator of the layout, the slot, and the last ID.
 //!
-//! The backend derives everything except the count of IDs from the settings and from shared memory, and sets
-//! up the state again when they change. The backend counts the IDs itself. The backend adds the count to the
-//! shared counter when the horizon has moved since the last addition, and when the backend exits. (While IDs
-//! are being issued, the horizon moves at least once per `horizon_margin`.) If a backend is killed, its last
-//! count is lost.
+//! The backend derives everything except the count of IDs from the settings and from shared memory, and sets up the
+//! state again when they change. It adds its own count of IDs to the shared counter when the horizon has moved since
+//! the last addition, and when the backend exits. (While IDs are being issued, the horizon moves at least once per
+//! `horizon_margin`.) If a backend is killed, its last count is lost.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -35,12 +34,11 @@ pub struct Session {
 
 /// The session that matches the settings.
 static SESSION: BackendLocal<Cell<Option<&Session>>> = BackendLocal::new(Cell::new(None));
-/// The session, if the current transaction has marked its slot (see [`snowflake_id_core::marks`]). IDs may be taken only
-/// from this session.
+/// The session whose slot the current transaction has marked (see [`snowflake_id_core::marks`]), if any. IDs may be
+/// taken only from this session.
 static MARKED: BackendLocal<Cell<Option<&Session>>> = BackendLocal::new(Cell::new(None));
-/// All sessions that this backend has set up. Sessions are never freed, so that the hot path needs no guard
-/// around the current session (a `RefCell` costs 3 ns). Few sessions are created, because sessions are reused
-/// and settings rarely change.
+/// All sessions that this backend has set up. They are never freed, so the hot path needs no guard around the current
+/// session (a `RefCell` costs 3 ns). Few sessions exist, because they are reused and settings rarely change.
 static SESSIONS: Mutex<Vec<&Session>> = Mutex::new(Vec::new());
 static LAST_ID: BackendLocal<Cell<Option<i64>>> = BackendLocal::new(Cell::new(None));
 
@@ -50,8 +48,8 @@ pub fn try_next() -> Option<i64> {
     next_of(MARKED.get()?)
 }
 
-/// Marks the slot for the current transaction, and takes one ID if a session exists and the slot permits another ID. Every
-/// transaction takes its first ID here.
+/// Marks the slot for the current transaction. Then takes one ID if a session exists and the slot permits another ID.
+/// Every transaction takes its first ID here.
 pub fn try_first() -> Option<i64> {
     let session = SESSION.get()?;
     session.mark();
@@ -70,8 +68,8 @@ pub fn end_transaction() {
     marks::clear_own();
 }
 
-/// Returns the current session, and marks its slot. If no session exists, the function waits until the gate is open, and
-/// then sets up a session.
+/// Returns the current session, and marks its slot. If no session exists, waits until the gate is open, and then sets
+/// up a session.
 pub fn current(budget: &WaitBudget) -> Result<&'static Session, Error> {
     let session = unmarked(budget)?;
     session.mark();
@@ -130,9 +128,9 @@ pub fn set_last_id(id: i64) {
     LAST_ID.set(Some(id));
 }
 
-/// Returns how far a layout is ahead of the clock, in microseconds, based on the time that the layout would
-/// have to wait. The result for an exhausted layout is the time from now to the end of the layout. Another
-/// value of the clock sequence may help an exhausted layout, but waiting does not.
+/// Returns how far a layout is ahead of the clock, in microseconds, based on the time that the layout would have to
+/// wait. For an exhausted layout, returns the time from now to the end of the layout. Waiting does not help such a
+/// layout, but another value of the clock sequence may.
 pub fn ahead_us(layout: &Layout, wait: Result<u64, Stall>) -> u64 {
     match wait {
         Ok(wait_us) | Err(Stall::Ahead { wait_us }) => wait_us,
@@ -184,7 +182,7 @@ impl Session {
         MARKED.set(Some(self));
     }
 
-    /// Whether the horizon was reset. After a reset, the layout is assigned another slot.
+    /// Returns whether the horizon was reset. After a reset, the layout gets another slot.
     fn is_retired(&self) -> bool {
         // Horizon 0 can also mean that the layout must not be used yet.
         let has_no_horizon = self.slot_in_use.slot.horizon() == 0;
@@ -193,7 +191,7 @@ impl Session {
                 .is_ok_and(|found| found.is_none_or(|found| !std::ptr::eq(found.slot, self.slot_in_use.slot)))
     }
 
-    /// Whether the layout has switched to another value of the clock sequence since this session was set up.
+    /// Returns whether the layout has switched to another value of the clock sequence since this session was set up.
     pub fn has_moved_on(&self) -> bool {
         let current = memory::state().map_or(0, |shared| shared.server_status.value());
         self.generator.layout().clock_seq_at(current) != self.slot_in_use.clock_seq

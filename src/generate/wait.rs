@@ -1,5 +1,5 @@
-//! Lets calls wait for the clock and for the keeper. Waits never exceed `max_wait`, and calls hold no lock
-//! while they wait. Each wait can be canceled, and is visible in `pg_stat_activity`.
+//! Waits of calls for the clock and for the keeper. A wait never exceeds `max_wait`, and the call holds no
+//! lock while it waits. Each wait can be canceled, and is visible in `pg_stat_activity`.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering;
@@ -20,10 +20,10 @@ use crate::shared::server_status::ServerStatus;
 use crate::shared::wait::{Deadline, Watch};
 use crate::{pg::wait, wait_event::WaitEvent};
 
-/// The interval at which a long wait reads the clock, because the clock may have been set.
+/// The interval at which a long wait reads the clock again, because the clock may have been set.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
 
-/// Returns the last problem that the keeper has reported, or a message that no keeper or no report exists.
+/// Returns the problem that the keeper last reported, or a message that no keeper or no report exists.
 fn what_is_reported(server_status: &ServerStatus) -> (Obstacle, String) {
     if let Some(error) = report::report().error() {
         return (Obstacle::Failure, format!("The keeper reported: {error}."));
@@ -52,8 +52,8 @@ pub fn not_followed(server_status: &ServerStatus) -> Error {
     not_ready(obstacle(server_status).1)
 }
 
-/// Returns the error for the problem in a report. If the transaction that created the extension is not
-/// committed yet, a separate error says so.
+/// Returns the error for the problem in a report. There is a separate error for an extension that was created
+/// in an uncommitted transaction.
 fn not_ready(report: String) -> Error {
     let is_keepers = server::current_database() == Some(config::database());
     if is_keepers && Extension::find(c"snowflake_id").is_some_and(Extension::is_uncommitted) {
@@ -62,7 +62,7 @@ fn not_ready(report: String) -> Error {
     Error::KeeperNotReady { report }
 }
 
-/// Returns whether the keeper may receive a lease soon. Either the keeper has not read a new lease yet, or
+/// Returns whether the keeper may receive a lease soon: either the keeper has not read a new lease yet, or
 /// the registry has not sent its first answer.
 fn is_lease_coming() -> bool {
     let lease_status = lease::lease_status();
@@ -83,8 +83,8 @@ fn ended_lease(server_status: &ServerStatus, published_us: i64) -> Option<i64> {
     (has_ended && !is_renewed()).then_some(until_us)
 }
 
-/// Returns whether a wait for the clock is too long to be caused by a crash. Instead of such a wait, a layout
-/// with a clock sequence switches to another value.
+/// Returns whether a wait for the clock is too long to be caused by a crash. In such a case, a layout with a
+/// clock sequence does not wait, but switches to another value.
 pub fn is_far_ahead(wait_us: i64) -> bool {
     wait_us > config::horizon_margin().as_micros() as i64 + FAR_AHEAD_US
 }
@@ -129,7 +129,7 @@ impl WaitBudget {
         let server_status = &shared.server_status;
         let cycle = CycleRequest::ask(server_status);
         loop {
-            // Check this before the gate, because a completed cycle may have opened the gate.
+            // Check this before the gate, because the completed cycle may have opened the gate.
             let is_over = cycle.is_over() || server_status.wakeup.pid().is_none();
             if shared.gate.identity().is_some() {
                 return Ok(());
@@ -162,7 +162,7 @@ impl WaitBudget {
         server_status.values.ask(layout);
         let cycle = CycleRequest::ask(server_status);
         loop {
-            // Check this before the value, because a completed cycle may have switched to another value.
+            // Check this before the value, because the completed cycle may have switched to another value.
             let is_over = cycle.is_over() || server_status.wakeup.pid().is_none();
             if server_status.value() != before {
                 return Ok(true);
@@ -237,7 +237,7 @@ impl Drop for Timer<'_> {
     }
 }
 
-/// A request that the keeper start and complete a new cycle.
+/// A request for a new cycle of the keeper.
 struct CycleRequest<'a> {
     server_status: &'a ServerStatus,
     last: u64,
@@ -246,8 +246,8 @@ struct CycleRequest<'a> {
 impl CycleRequest<'_> {
     fn ask(server_status: &ServerStatus) -> CycleRequest<'_> {
         server_status.wakeup.request();
-        // The cycle in progress may have started before the change on which the caller relies, such as CREATE
-        // EXTENSION. The caller must therefore wait until the keeper has completed two more cycles.
+        // The current cycle may have started before a change on which the caller relies, such as CREATE
+        // EXTENSION. The caller must therefore wait until two more cycles are complete.
         CycleRequest { server_status, last: server_status.cycles.count() + 2 }
     }
 

@@ -1,7 +1,7 @@
 //! Defines the functions that decode and encode IDs: `snowflake_decode`, the accessors, and `snowflake_encode`.
 //!
 //! Each function has two forms. The first form uses the session's layout, and is STABLE because that setting may
-//! change. The second form takes a layout as an argument, and is IMMUTABLE. The accessors are declared in
+//! change. The second form has a layout as an argument, and is IMMUTABLE. The accessors are declared in
 //! `sql/parts/decode.sql`.
 
 use pgrx::IntoDatum;

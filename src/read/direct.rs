@@ -1,10 +1,10 @@
-//! Functions that PostgreSQL calls without pgrx's wrapper. Each function reads one number in a layout, and is often
+//! Functions that PostgreSQL calls without pgrx's wrapper. Each of them reads one number in a layout, and is often
 //! called for every row of a table.
 //!
-//! The wrapper takes 3 to 4 ns, nearly as much as the function itself. A call into PostgreSQL or a comparison
-//! of layout names takes about the same time. Therefore, the fast path of these functions does nothing that
-//! could panic or raise an error. If the layout is a constant in the query, it is remembered for the rest of
-//! the query. [`answer_slowly`] handles all other cases.
+//! The wrapper takes 3 to 4 ns, nearly as much as the function itself. A call into PostgreSQL or a comparison of layout
+//! names takes about the same time. Therefore, the fast path does nothing that could panic or raise an error. If the
+//! layout is a constant in the query, it is remembered for the rest of the query. [`answer_slowly`] handles all other
+//! cases.
 
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::prelude::*;

@@ -1,4 +1,4 @@
-//! The rules of a change of keys. The script `sql/parts/key_change.sql` creates the functions that change a named key.
+//! The rules for changing keys. The script `sql/parts/key_change.sql` creates the functions that change a named key.
 
 use pgrx::prelude::*;
 use snowflake_id_core::mask::KEY_BYTES;
@@ -8,8 +8,8 @@ use crate::error::{Error, OrReport};
 use crate::pg::varlena::TextBytes;
 use crate::read::mask_key::{checked, no_key};
 
-/// Raises an error unless a named key can take a step. The state is the result of `snowflake_mask_key_state()`: NULL if
-/// there is no such key.
+/// Raises an error unless the step is allowed for a named key. `state` is the result of `snowflake_mask_key_state()`,
+/// which is NULL if the key does not exist.
 #[pg_extern(schema = "snowflake_internal", volatile, parallel_unsafe)]
 fn snowflake_mask_key_step(
     step: Option<TextBytes<'_>>,
@@ -58,7 +58,7 @@ fn drop_previous(key_name: Option<TextBytes<'_>>, state: Option<&[u8]>) -> Resul
     }
 }
 
-/// Returns the name of a key that exists, for messages.
+/// Returns the name of an existing key, for messages.
 fn existing(key_name: Option<TextBytes<'_>>, state: Option<&[u8]>) -> Result<String, Error> {
     let name = key_name.ok_or(Error::NullMaskKey)?.0;
     state.map(|_| shown(name)).ok_or_else(|| no_key(name))

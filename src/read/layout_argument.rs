@@ -28,7 +28,7 @@ unsafe impl<'fcx> ArgAbi<'fcx> for LayoutArgument {
 }
 
 impl LayoutArgument {
-    /// Returns the layout that a text describes. Raises an error if the text is not a valid layout.
+    /// Returns the layout that a string describes. Raises an error if the string is not a valid layout.
     ///
     /// # Safety
     /// The datum is a text.
@@ -42,10 +42,10 @@ impl LayoutArgument {
 /// The maximum number of parsed layouts in the cache of a backend.
 const CACHE_SIZE: usize = 8;
 
-/// The layouts that this backend has parsed, with their texts, starting with the oldest.
+/// The layouts that this backend has parsed, with their strings, starting with the oldest.
 static CACHE: Mutex<Vec<(Box<[u8]>, Layout)>> = Mutex::new(Vec::new());
 
-/// Parses a layout, in the encoding of the database. Recently parsed layouts come from the cache.
+/// Parses a string in the encoding of the database. Recently parsed layouts come from the cache.
 pub fn parse(text: &[u8]) -> Result<Layout, Error> {
     let mut cache = CACHE.lock();
     if let Some((_, layout)) = cache.iter().find(|(known, _)| **known == *text) {

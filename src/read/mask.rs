@@ -1,5 +1,5 @@
 //! Masked IDs: `snowflake_mask` and `snowflake_unmask`, and their forms that take the name of a key. Each function has
-//! a form for all IDs, a form for numbers with few digits, and a form for the IDs of a layout.
+//! forms for all IDs, for numbers with few digits, and for the IDs of a layout.
 
 use parking_lot::Mutex;
 use pgrx::prelude::*;

@@ -18,10 +18,10 @@ const MAX_REMEMBERED_NAME: usize = 200;
 
 pub type Key = Zeroizing<[u8; KEY_BYTES]>;
 
-/// A cache of recently prepared keys, because preparing a key takes longer than using a prepared key.
+/// A cache of recently prepared keys. Preparing a key takes longer than using it.
 ///
-/// An entry remains in memory until the entry is replaced or the backend exits. The key of a replaced entry is erased
-/// from memory. PostgreSQL's own copies of the key, in a query or in a page of the table, are not erased.
+/// An entry remains in memory until it is replaced or the backend exits. The key of a replaced entry is erased from
+/// memory. PostgreSQL's own copies of the key, in a query or in a page of the table, are not erased.
 pub struct Cache<Made, What> {
     entries: [Option<(Key, What, Made)>; CACHE_SIZE],
     /// The index of the oldest entry, which is replaced next.
@@ -33,8 +33,7 @@ impl<Made, What: PartialEq> Cache<Made, What> {
         Cache { entries: [const { None }; CACHE_SIZE], next: 0 }
     }
 
-    /// Returns the prepared key for a purpose. If the cache does not contain the prepared key, the key is prepared
-    /// now.
+    /// Returns the prepared key for a purpose. Prepares the key if the cache does not contain it.
     #[inline]
     pub fn get(&mut self, key: &[u8; KEY_BYTES], what: What, make: impl FnOnce() -> Made) -> &Made {
         let is_it = |(known, purpose, _): &(Key, What, Made)| **known == *key && *purpose == what;
@@ -58,8 +57,8 @@ pub fn checked(key: &[u8]) -> Result<&[u8; KEY_BYTES], Error> {
     key.try_into().map_err(|_| Error::KeyLength(key.len()))
 }
 
-/// A named key. While it is being changed, it has a second key, which was or will be its key: see
-/// `sql/parts/key_change.sql`.
+/// A named key. While the key is being changed, it has a second key, the previous or the next one (see
+/// `sql/parts/key_change.sql`).
 pub struct NamedKey {
     key: Key,
     second: Option<Key>,
@@ -72,7 +71,7 @@ impl NamedKey {
         &self.key
     }
 
-    /// Reads a public ID or a UUID, which has a tag. If the key does not accept the tag, tries the second key.
+    /// Reads a public ID or a UUID. Both have a tag. If the key does not accept the tag, tries the second key.
     ///
     /// # Errors
     /// Returns the error of the first key.
@@ -88,7 +87,7 @@ impl NamedKey {
     /// Returns the key that made a masked number. A masked number has no tag.
     ///
     /// # Errors
-    /// Returns an error if there are two keys, because one of them would return the ID of another row.
+    /// Returns an error if there are two keys, because the wrong key would return the ID of another row.
     #[inline]
     pub fn only(&self, name: &[u8]) -> Result<&[u8; KEY_BYTES], Error> {
         match self.second {
@@ -97,7 +96,7 @@ impl NamedKey {
         }
     }
 
-    /// Returns the key that the result of `snowflake_mask_key_of()` contains, or `None` if there is no such key.
+    /// Returns the key in the result of `snowflake_mask_key_of()`, or `None` if there is no key.
     fn of(keys: &[u8]) -> Option<NamedKey> {
         let key = |bytes: &[u8]| <[u8; KEY_BYTES]>::try_from(bytes).map(Key::new).ok();
         let (first, second) = keys.split_at_checked(KEY_BYTES)?;
@@ -138,8 +137,8 @@ fn key_of(call: Call, name: &[u8]) -> Result<NamedKey, Error> {
     NamedKey::of(call.text_to_bytea(c"snowflake_mask_key_of", name)).ok_or_else(|| no_key(name))
 }
 
-/// Returns the error for a name that no key has. The error hides a name that may itself be a key (see the constraint
-/// on names in `sql/parts/mask.sql`).
+/// Returns the error for a name that belongs to no key. The name is hidden if it may itself be a key (see the
+/// constraint on names in `sql/parts/mask.sql`).
 pub fn no_key(name: &[u8]) -> Error {
     if name.contains(&b'\\') || name.len() == KEY_BYTES {
         return Error::MaskKeyForName;

@@ -1,5 +1,5 @@
-//! SQL functions that decode IDs, return ID ranges, and convert IDs to text forms and public IDs. The module
-//! also contains the functions for layouts.
+//! SQL functions that decode IDs, return ID ranges, and convert IDs to text forms and public IDs. The
+//! functions for layouts are here as well.
 
 mod decode;
 mod direct;

@@ -1,4 +1,4 @@
-//! [`SharedArray`]: an array in shared memory, whose length is determined when the server is started.
+//! [`SharedArray`]: an array in shared memory. Its length is determined when the server is started.
 
 use std::ffi::CStr;
 use std::ptr::null_mut;
@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use pgrx::{PGRXSharedMemory, PgSharedMemoryInitialization, pg_sys};
 
-/// An array in shared memory. Unlike the value of `PgAtomic`, the array is never built on the stack, so it can be
+/// An array in shared memory. Unlike the value of a `PgAtomic`, the array is never built on the stack, so it can be
 /// large.
 ///
-/// The element type must be shareable between processes, which means that it contains no pointers into the memory of
-/// one process.
+/// Processes share the elements, so the element type must not contain pointers into the memory of one process.
 pub struct SharedArray<T> {
     name: &'static CStr,
     length: fn() -> usize,
@@ -38,8 +37,8 @@ impl<T: Sync> SharedArray<T> {
     pub fn get(&self) -> &[T] {
         match self.initialized.load(Ordering::Relaxed) {
             0 => &[],
-            // SAFETY: the postmaster has initialized so many elements. They have the same address in every process, and
-            // exist as long as the process.
+            // SAFETY: the postmaster has initialized this many elements. They have the same address in every process,
+            // and exist as long as the process.
             length => unsafe { slice::from_raw_parts(self.first.load(Ordering::Relaxed), length) },
         }
     }

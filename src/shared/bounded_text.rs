@@ -1,8 +1,9 @@
-//! [`BoundedText`]: a short text in shared memory.
+//! [`BoundedText`]: a short string in shared memory.
 
 use snowflake_id_core::message::without_controls;
 
-/// A text of at most 512 bytes, without control characters. A longer text is truncated at a character boundary.
+/// A string of at most 512 bytes, without control characters. A longer string is truncated at a character
+/// boundary.
 #[derive(Clone, Copy)]
 pub struct BoundedText {
     bytes: [u8; BoundedText::CAPACITY],
@@ -18,7 +19,7 @@ impl BoundedText {
         self.bytes[..self.length].copy_from_slice(text.as_bytes());
     }
 
-    /// Returns the text, or `None` if the text is empty.
+    /// Returns the string, or `None` if it is empty.
     pub fn text(&self) -> Option<String> {
         (self.length > 0).then(|| String::from_utf8_lossy(&self.bytes[..self.length]).into_owned())
     }

@@ -1,10 +1,9 @@
 //! Preserves the server's history when shared memory is reinitialized.
 //!
 //! When a backend crashes, the postmaster reinitializes all shared memory, and the server continues. The
-//! server must not lose its history, which contains the time up to which IDs may have been issued and the
-//! clock that was accepted. Therefore, the postmaster copies the history into a variable of its own before
-//! the old memory is removed. After the new memory has been created, the postmaster copies the history back.
-//! No other process reads the variable.
+//! history must survive: it contains the time up to which IDs may have been issued and the clock that was
+//! accepted. Therefore, the postmaster copies the history into a variable of its own before the old memory is
+//! removed, and back after the new memory has been created. No other process reads the variable.
 //!
 //! The crashed process may have damaged the memory. The postmaster therefore reads each word only once, and
 //! each word is a plain number. In the worst case, no IDs are issued until an administrator intervenes.
@@ -18,8 +17,8 @@ use super::memory::STATE;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::clock;
 
-/// The postmaster's copy. At server start, the copy contains only the offset of the current clock, which is
-/// accepted without a check. After a crash of a backend, the copy contains the offset from before the crash.
+/// The postmaster's copy. At server start, it contains only the offset of the current clock, which is
+/// accepted without a check. After a crash of a backend, it contains the history from before the crash.
 static COPY: BackendLocal<RefCell<HistoryWords>> = BackendLocal::new(RefCell::new(HistoryWords::nothing()));
 static PREVIOUS_HOOK: BackendLocal<RefCell<pg_sys::shmem_startup_hook_type>> =
     BackendLocal::new(RefCell::new(None));
@@ -41,8 +40,7 @@ pub(super) fn request() {
 unsafe extern "C-unwind" fn on_startup() {
     let previous = *PREVIOUS_HOOK.borrow();
     if let Some(previous) = previous {
-        // SAFETY: this is a function for the same hook, called at the time at which PostgreSQL calls that
-        // hook.
+        // SAFETY: this is a function for the same hook, called when PostgreSQL calls that hook.
         unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| previous()) };
     }
     STATE.get().server_status.history.copy_from(&COPY.borrow());

@@ -10,7 +10,8 @@ use snowflake_id_core::{Identity, Layout};
 /// The shared words for values of the clock sequence. Calls that generate IDs set `asked`, and the keeper
 /// clears it. Only the keeper writes `ends_us`.
 pub struct ValueWords {
-    /// The layouts whose calls wait for the clock and have requested another value: [`Widths`].
+    /// The widths ([`Widths`]) of the layouts whose calls wait for the clock and have requested another
+    /// value.
     asked: AtomicU8,
     /// The recorded high-water mark of each value under the current identity, in microseconds of Unix time,
     /// or 0 if the value was never used. These marks are only hints and statistics. The keeper bases its
@@ -42,16 +43,14 @@ impl ValueWords {
         }
     }
 
-    /// Returns the values that were used, each with its high-water mark. The mark of the current value can
-    /// still rise.
+    /// Returns the used values with their high-water marks. The mark of the current value can still rise.
     pub fn used(&self) -> impl Iterator<Item = (u8, i64)> {
         let ends = (0..=MAX_VALUE).zip(&self.ends_us).skip(1);
         ends.map(|(value, end_us)| (value, end_us.load(Ordering::Relaxed))).filter(|&(_, end_us)| end_us > 0)
     }
 
     /// Returns the earliest time at which a value other than `in_use` becomes free, in microseconds of Unix
-    /// time. Only values from 1 to `max_value` are considered. If no other value is in this range, returns
-    /// `None`.
+    /// time. Only values from 1 to `max_value` are considered. Returns `None` if there is no such value.
     pub fn free_from_us(&self, max_value: u8, in_use: u8) -> Option<i64> {
         let others = (1..=max_value).filter(|&value| value != in_use);
         others.map(|value| self.ends_us[usize::from(value)].load(Ordering::Relaxed)).min()

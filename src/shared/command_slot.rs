@@ -8,11 +8,10 @@
 //!                          withdraw             give_up              (the answer is discarded)
 //! ```
 //!
-//! Each arrow is one atomic exchange of a word that contains the phase and the ticket, the number of the
-//! request. A withdrawn request is never carried out, because withdrawing and claiming both exchange the same
-//! old value and only one exchange can succeed. The keeper claims a request right before the first
-//! irreversible step. A caller that stops waiting for a claimed request reports that the request may still be
-//! carried out.
+//! Each arrow is one atomic exchange of a word that contains the phase and the ticket (the request's number). A
+//! withdrawn request is never carried out: withdrawing and claiming exchange the same old value, so only one of them
+//! can succeed. The keeper claims a request right before the first irreversible step. A caller that stops waiting for a
+//! claimed request reports that the request may still be carried out.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
@@ -25,7 +24,7 @@ use super::wait::Signal;
 pub enum Request {
     /// Accept the clock although the clock has jumped ahead.
     AcceptClock,
-    /// Issue only IDs with this time or a later time, in microseconds of Unix time.
+    /// Issue only IDs with this time (in microseconds of Unix time) or a later time.
     RaiseFloor(i64),
     /// Reset the horizon to the current time under this identity. `None` requests another identity from the
     /// registry.
@@ -36,16 +35,16 @@ pub enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Answer {
-    /// The request was carried out, durably.
+    /// The request was carried out, and its result is durable.
     Done = 0,
-    /// The request was not carried out. The keeper's report contains the reason. If the server is being stopped, a reset may
-    /// take effect at the next start.
+    /// The request was not carried out. The keeper's report contains the reason. If the server is being stopped, a
+    /// reset may still take effect at the next start.
     Failed = 1,
     /// The request was refused because IDs are being issued under the identity.
     IdentityInUse = 2,
     /// The request was refused because IDs were issued under the identity.
     IdentityUsed = 3,
-    /// The request was refused because the identities that the server has used are not known.
+    /// The request was refused because it is not known which identities the server has used.
     HistoryUnknown = 4,
     /// The request to accept the clock had no effect, because the clock has not jumped ahead.
     NoJump = 5,
@@ -85,9 +84,9 @@ impl Ticket {
     }
 }
 
-/// The slot. The caller writes the request in phase `Filling`, and the keeper writes the answer in phase
-/// `Claimed`. The exchange that ends a phase (Release) and the exchange or load that reads the next phase
-/// (Acquire) order these writes.
+/// The slot. The caller writes the request in phase `Filling`, and the keeper writes the answer in phase `Claimed`.
+/// These writes are ordered by the exchange that ends the phase (Release) and the exchange or load that reads the next
+/// phase (Acquire).
 #[derive(Default)]
 pub struct CommandSlot {
     word: AtomicU64,
@@ -154,8 +153,8 @@ impl CommandSlot {
         self.exchange(ticket, Phase::Claimed, Phase::Abandoned)
     }
 
-    /// Stops waiting for a request in any phase. Depending on the phase, the request is withdrawn or
-    /// abandoned, or its answer is discarded.
+    /// Stops waiting for a request in any phase. The request is withdrawn, or else abandoned, or else its answer is
+    /// discarded.
     pub fn leave(&self, ticket: Ticket) {
         if !self.withdraw(ticket) && !self.give_up(ticket) {
             self.take_answer(ticket);
@@ -177,8 +176,8 @@ impl CommandSlot {
         Some((ticket, request))
     }
 
-    /// Claims a request. Returns false if the request was withdrawn. A later request is not claimed, because
-    /// its ticket differs.
+    /// Claims a request. Returns false if the request was withdrawn, even if another request is waiting by now, because
+    /// the tickets differ.
     pub fn claim(&self, ticket: Ticket) -> bool {
         self.exchange(ticket, Phase::Waiting, Phase::Claimed)
     }

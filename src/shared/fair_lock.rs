@@ -1,21 +1,23 @@
-//! [`FairLock`]: a lock whose exclusive lock is not delayed by processes that ask for the shared lock later.
+//! [`FairLock`]: a lock in which a wait for the exclusive lock is not prolonged by later requests for the shared lock.
 //!
-//! An LWLock is granted in shared mode while other processes hold the shared lock, even if a process waits for the
-//! exclusive lock. A wait for an LWLock has no time limit and cannot be canceled. If some sessions ask for the watermark all
-//! the time, their shared locks overlap, and the exclusive lock would not be granted until they stop.
+//! An LWLock that is held in shared mode is granted to further shared requests, even if a process waits for the
+//! exclusive lock. If many sessions keep asking for the watermark, their shared locks overlap, and the waiting process
+//! does not get the exclusive lock. A wait for an LWLock has no time limit and cannot be canceled.
 //!
-//! Here a process that waits for the exclusive lock first takes a second lock, which each process passes on its way to the
-//! shared lock. Later processes therefore wait behind it. The second lock is held in shared mode only for an instant.
+//! A `FairLock` has a second lock, the entrance, which each process passes on its way to the shared lock. A process
+//! that waits for the exclusive lock holds the entrance, so later processes wait behind it. Shared requests hold the
+//! entrance only for an instant.
 
 use std::ffi::CStr;
 
 use pgrx::lwlock::{PgLwLockExclusiveGuard, PgLwLockShareGuard};
 use pgrx::{PGRXSharedMemory, PgLwLock, PgSharedMemoryInitialization};
 
-/// A value in shared memory with a lock. A process that holds the lock must not ask for it again, not even in shared mode.
+/// A value in shared memory with a lock. A process that holds the lock must not request it again, not even in shared
+/// mode.
 pub struct FairLock<T> {
     lock: PgLwLock<T>,
-    /// The lock that is passed on the way to the other one. The value means nothing.
+    /// The entrance. The value has no meaning.
     entrance: PgLwLock<bool>,
 }
 

@@ -1,5 +1,5 @@
-//! The server's record of its horizons, its identities and its clock, independent of the stored state. The
-//! record survives a reinitialization of shared memory (see [`super::carry_over`]).
+//! The server's own record of its horizons, identities and clock. The record does not depend on the stored state. It
+//! survives a reinitialization of shared memory (see [`super::carry_over`]).
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -8,14 +8,14 @@ use snowflake_id_core::clocks::ClockOffset;
 use snowflake_id_core::track::{Horizon, TRACKS};
 use snowflake_id_core::used::History;
 
-/// The history words. Only the keeper writes these words. [`super::carry_over`] copies the whole history.
+/// The words of the history. Only the keeper writes them. [`super::carry_over`] copies them all.
 pub struct HistoryWords {
     tracks: [TrackWords; TRACKS],
     highest_us: AtomicI64,
     last_identity: AtomicU64,
     /// The OIDs of the database and the relation of the stored horizon, or 0 if no horizon was ever stored.
     stored_at: AtomicU64,
-    /// The offset of the clock as last recorded by the clock watch, in microseconds, or 0 if never recorded.
+    /// The clock offset that the clock watch last recorded, in microseconds, or 0 if it recorded none.
     clock_offset_us: AtomicI64,
     /// The floor of the last reset since the server was started, in microseconds of Unix time, or 0 if there was none.
     lowered_at_us: AtomicI64,
@@ -49,13 +49,12 @@ impl HistoryWords {
         }
     }
 
-    /// Returns the history without the horizons. The horizons must be read before this function is called
-    /// (see [`HistoryWords::reset`]).
+    /// Returns the history without the horizons. Callers must read the horizons first (see [`HistoryWords::reset`]).
     pub fn snapshot(&self) -> History {
         History { highest_us: self.highest_us.load(Ordering::Acquire), last_identity: self.last_identity() }
     }
 
-    /// Returns the last published horizon of a track. Slots that are assigned later also get this horizon.
+    /// Returns the last published horizon of a track. Newly assigned slots also get this horizon.
     pub fn published(&self, track: usize) -> Horizon {
         Horizon::from_word(self.tracks[track].published.load(Ordering::Acquire))
     }
@@ -66,15 +65,14 @@ impl HistoryWords {
         Horizon::from_word(self.tracks[track].promised.load(Ordering::Acquire))
     }
 
-    /// The store uses Release, so that a process that sees the horizon also sees all earlier writes that made
-    /// the horizon durable.
+    /// Release: a process that sees the horizon also sees all earlier writes that made the horizon durable.
     pub(super) fn set_published(&self, track: usize, horizon: Horizon) {
         self.tracks[track].published.store(horizon.to_word(), Ordering::Release);
     }
 
-    /// Records that a horizon is about to be stored. If the stored rows are dropped before the commit, this
-    /// record still contains every horizon that may be published. A promise for another value is overwritten,
-    /// because the other value is no longer used or was never used.
+    /// Records that a horizon is about to be stored. Even if the stored rows are dropped before the commit, this record
+    /// contains every horizon that may be published. A promise for another value is overwritten, because that value is
+    /// no longer used or was never used.
     pub fn promise(&self, track: usize, horizon: Horizon) {
         self.note_high(horizon.until_us());
         if self.promised(track).until_us_of(horizon.value()) <= horizon.until_us() {
@@ -94,15 +92,16 @@ impl HistoryWords {
         self.highest_us.fetch_max(instant_us, Ordering::AcqRel);
     }
 
-    /// Lowers the horizons for a reset. The new horizons can be lower than the times that the last identity
-    /// has used. If the stored state is lost, only the last identity may continue above its promise.
-    /// Therefore, the last identity is cleared first, so that no process reads this identity together with
-    /// the lowered promises (see [`HistoryWords::snapshot`]). The caller must run a fence before this call.
-    /// The lowered horizons must not be visible in the store before this call. Otherwise, the keeper would
-    /// find that the stored horizons differ from its own.
+    /// Lowers the horizons for a reset. The new horizons can be lower than times that the last identity has used. If
+    /// the stored state is lost, only the last identity may continue above its promise. Therefore, the last identity is
+    /// cleared before the promises are lowered: no process can read this identity together with the lowered promises
+    /// (see [`HistoryWords::snapshot`]).
     ///
-    /// `floor_us` is the time at which IDs begin again. The time must be recorded here: if the keeper exits before the reset is
-    /// complete, a crash of a backend makes the lower horizons effective.
+    /// The caller must run a fence first. The lowered horizons must not be visible in the store before this call.
+    /// Otherwise, the keeper would find that the stored horizons differ from its own.
+    ///
+    /// `floor_us` is the time at which IDs begin again. It must be recorded here, because the lower horizons take
+    /// effect even if the keeper exits before the reset is complete and a backend then crashes.
     pub fn reset(&self, horizons: [Horizon; TRACKS], floor_us: i64) {
         self.lowered_at_us.store(floor_us, Ordering::Relaxed);
         self.last_identity.store(Identity::NOBODY, Ordering::Release);
@@ -132,7 +131,7 @@ impl HistoryWords {
         self.stored_at.store(u64::from(database) << 32 | u64::from(relation), Ordering::Release);
     }
 
-    /// Returns the offset of the clock as last recorded by the clock watch.
+    /// Returns the clock offset that the clock watch last recorded.
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         let offset_us = self.clock_offset_us.load(Ordering::Relaxed);
         (offset_us != 0).then_some(ClockOffset::from_us(offset_us))

@@ -20,10 +20,9 @@ pub struct KeeperWords {
     /// True if the running keeper has completed a cycle. A keeper that fails during its first cycle cannot
     /// extend the horizon.
     pub has_succeeded: AtomicBool,
-    /// The reason why the gate is closed, encoded as a [`Closed`].
+    /// The reason why the gate is closed, as a [`Closed`].
     closed: AtomicU8,
-    /// True if the extension was created while a dump was restored. The session that creates the extension
-    /// sets this flag.
+    /// True if the extension was created by restoring a dump. The session that creates the extension sets this flag.
     pub is_restored: AtomicBool,
     /// A [`Misfit`] if the server's default layout cannot issue IDs, and 0 otherwise.
     misfit: AtomicU8,
@@ -31,21 +30,21 @@ pub struct KeeperWords {
     /// opens the gate.
     lease_from_us: AtomicI64,
     lease_until_us: AtomicI64,
-    /// The number of the lease status (see [`super::lease`]) whose lease the keeper cannot use. The registry
-    /// worker then requests another identity. The number is 0 if no other identity is needed.
+    /// The number of a lease status (see [`super::lease`]). The keeper cannot use the lease in this status, so the
+    /// registry worker requests another identity. The number is 0 if no other identity is needed.
     pub another_needed_after: AtomicU64,
     /// The identity in the server's row in table `snowflake_workers`, encoded by [`Identity::to_word`].
     row: AtomicU64,
-    /// The identities that are set by hand and were not left to a registry.
+    /// The identities that are set by hand, except those that were left to a registry.
     by_hand: [AtomicU64; 2],
     /// The ID of the registry from which the server last leased an identity, or 0 if there is none.
     last_registry: [AtomicU64; 2],
-    /// The time at which the server moved to that registry.
+    /// The time at which the server moved to `last_registry`.
     moved_at_us: AtomicI64,
-    /// True if the server is a copy that was made before the server moved to its last registry, and has not leased an
-    /// identity there yet.
+    /// True if the server is a copy that was made before the server moved to its last registry, and if the copy has not
+    /// leased an identity from that registry yet.
     is_old_copy: AtomicBool,
-    /// True if the words about identities are set.
+    /// True once `set_identities` has been called.
     is_identity_known: AtomicBool,
 }
 
@@ -65,8 +64,8 @@ pub enum Closed {
     Refused = 4,
 }
 
-/// The reason why the server's default layout cannot issue IDs: a part of the identity that is too large, or a
-/// clock that is outside the layout's time.
+/// The reason why the server's default layout cannot issue IDs: either a part of the identity is too large, or the
+/// clock is outside the time range of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Misfit {
@@ -107,7 +106,7 @@ impl KeeperWords {
         self.closed.store(why as u8, Ordering::Relaxed);
     }
 
-    /// Returns the lease of the identity for which the gate is open. An identity that is not leased may use
+    /// Returns the lease of the identity for which the gate is open. If the identity is not leased, the lease covers
     /// all times.
     pub fn lease_of(&self, identity: Identity) -> Lease {
         let std::ops::Range { start: from_us, end: until_us } = self.range_us();
@@ -154,18 +153,18 @@ impl KeeperWords {
         self.is_identity_known.load(Ordering::Acquire)
     }
 
-    /// Returns whether the server is a copy that was made before the server moved to its last registry, and has not leased
-    /// an identity there yet.
+    /// Returns whether the server is a copy that was made before the server moved to its last registry, and whether the
+    /// copy has not leased an identity from that registry yet.
     pub fn is_old_copy(&self) -> bool {
         self.is_old_copy.load(Ordering::Relaxed)
     }
 
-    /// Returns the identity that was in the server's row when the row was last read.
+    /// Returns the identity in the server's row, as of the last read.
     pub fn row(&self) -> Option<Identity> {
         Identity::from_word(self.row.load(Ordering::Relaxed))
     }
 
-    /// Returns the identities that are set by hand and were not left to a registry.
+    /// Returns the identities that are set by hand, except those that were left to a registry.
     pub fn by_hand(&self) -> Vec<Identity> {
         let words = self.by_hand.iter().map(|word| word.load(Ordering::Relaxed));
         let mut identities: Vec<_> = words.filter_map(Identity::from_word).collect();

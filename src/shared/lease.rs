@@ -1,9 +1,9 @@
-//! The lease status, which contains the server's lease and the state of the registry. Only the registry
-//! worker changes the lease status, while it holds the exclusive lock.
+//! The lease status: the server's lease and the state of the registry. Only the registry worker changes the
+//! lease status, while it holds the exclusive lock.
 //!
-//! **The gate is never opened for a lease that was withdrawn.** The keeper opens the gate while it holds the
-//! shared lock, and only if the number of the lease status has not changed since the keeper made its plan. To
-//! withdraw a lease, the registry worker first removes it from the lease status, under the exclusive lock,
+//! **The gate is never opened for a lease that was withdrawn.** The keeper opens the gate under the shared
+//! lock, and only if the number of the lease status has not changed since the keeper made its plan. To
+//! withdraw a lease, the registry worker removes the lease from the lease status under the exclusive lock,
 //! and then closes the gate.
 
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
@@ -74,9 +74,9 @@ impl RegistryState {
 /// The lease status. Times are in microseconds of Unix time, and 0 means that a time is not known.
 #[derive(Clone, Copy, Default)]
 pub struct LeaseStatus {
-    /// The number of changes of the lease, not counting renewals.
+    /// The number of lease changes. Renewals are not counted.
     pub number: u64,
-    /// The lease that the server holds. It is stored durably.
+    /// The lease that the server holds. The lease is stored durably.
     pub lease: Option<Lease>,
     /// The ID of the registry that granted the lease.
     pub registry_id: Option<Uuid>,
@@ -87,8 +87,8 @@ pub struct LeaseStatus {
     pub renewed_at_us: i64,
     /// The clock of this server minus the clock of the registry, if known.
     pub clock_offset_us: Option<i64>,
-    /// This server's clock as of the last time that the registry confirmed it. The value is `None` if the
-    /// registry has later rejected the clock, or has not answered.
+    /// This server's clock when the registry last confirmed it. The value is `None` if the registry has since
+    /// rejected the clock or failed to answer.
     pub confirmed_clock: Option<ClockOffset>,
     /// The time at which the next identity becomes free, if all identities are leased.
     pub free_from_us: i64,
@@ -147,7 +147,7 @@ pub fn lease_status() -> LeaseStatus {
     *LEASE_STATUS.share()
 }
 
-/// Changes the lease status. Increments the number of the status unless the lease is unchanged or renewed.
+/// Changes the lease status. Increments its number if the lease was changed but not merely renewed.
 pub fn tell(change: impl FnOnce(&mut LeaseStatus)) {
     let mut lease_status = LEASE_STATUS.exclusive();
     let before = lease_status.lease;

@@ -1,10 +1,10 @@
-//! The marks of transactions in progress, and of prepared transactions.
+//! The marks of transactions that are in progress or prepared. A mark holds back the watermark of a slot.
 //!
 //! * Each process that can run transactions has its own [`Marks`]. The process and its parallel workers set the marks,
 //!   and the process clears them (see [`snowflake_id_core::marks`]).
-//! * A prepared transaction has no process. Its marks are copied to a list before the process clears them. The list is
-//!   written under the exclusive lock and read under the shared lock. An entry remains until its place is needed: readers
-//!   ignore entries of transactions that have ended.
+//! * A prepared transaction has no process. The process copies its marks to a list before it clears them. The list is
+//!   written under the exclusive lock and read under the shared lock. Readers ignore entries of transactions that have
+//!   ended. Such entries are reused later.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,8 +37,8 @@ unsafe impl PGRXSharedMemory for Prepared {}
 // SAFETY: no other extension uses these names.
 static PROCESSES: SharedArray<ProcessMarks> =
     unsafe { SharedArray::new(c"snowflake_id marks", process::max_processes) };
-/// Each process can have one transaction that is not prepared yet. Therefore an entry of a transaction that has ended can
-/// always be found.
+/// Each process can have one transaction that is not prepared yet. With this length, a new or reusable entry can always
+/// be found.
 // SAFETY: as above.
 static PREPARED: SharedArray<Prepared> = unsafe {
     SharedArray::new(c"snowflake_id prepared transactions", || {
@@ -68,8 +68,8 @@ pub fn own() -> Option<&'static Marks> {
     OWN.get()
 }
 
-/// The slots that the current transaction has used without a mark of their own, with a word from before its first ID. From
-/// before this word on, the transaction holds back the watermarks of all slots.
+/// The slots that the current transaction has used without a mark of their own, each with a word from before the
+/// transaction's first ID. Since before that word, the transaction holds back the watermarks of all slots.
 static OTHERS: BackendLocal<RefCell<Vec<(usize, u64)>>> = BackendLocal::new(RefCell::new(Vec::new()));
 
 /// Marks a slot for the current transaction. Must be called before the transaction takes an ID from the slot.
@@ -83,7 +83,7 @@ pub fn set_own(index: usize, slot: &Slot) {
     }
 }
 
-/// Returns a word of a slot from before the first ID that the current transaction has taken from it.
+/// Returns a word of a slot from before the current transaction's first ID in this slot.
 pub fn own_word(index: usize) -> Option<u64> {
     let other = || OTHERS.borrow().iter().find(|&&(other, _)| other == index).map(|&(_, word)| word);
     own()?.of(index).or_else(other)
@@ -104,16 +104,15 @@ pub fn of_processes() -> impl Iterator<Item = &'static Marks> {
     PROCESSES.get().iter().map(|marks| &marks.0)
 }
 
-/// Returns the marks in the list of prepared transactions, with the IDs of the transactions. The transactions may have
-/// ended.
+/// Returns the marks in the list of prepared transactions, with the transaction IDs. Some transactions may have ended.
 pub fn of_prepared() -> Vec<(u64, Vec<Mark>)> {
     let count = PREPARED_COUNT.share();
     let used = PREPARED.get().iter().take(*count);
     used.map(|entry| (entry.transaction.load(Ordering::Relaxed), entry.marks.read().collect())).collect()
 }
 
-/// Copies the marks of the current transaction to the list of prepared transactions, if there are any. Must be called
-/// before the transaction is prepared.
+/// Copies the marks of the current transaction, if any, to the list of prepared transactions. Must be called before the
+/// transaction is prepared.
 pub fn copy_to_prepared() {
     let Some(marks) = own().filter(|marks| !marks.is_empty()) else { return };
     let transaction = snapshot::own_transaction();

@@ -20,7 +20,8 @@ pub struct State {
     pub gate: CachePadded<Gate>,
     pub server_status: CachePadded<ServerStatus>,
     pub statistics: CachePadded<Statistics>,
-    /// The first transaction whose marks are certainly known, or 0 if no IDs were issued since shared memory was created.
+    /// The first transaction whose marks are certainly known, or 0 if no IDs were issued since shared memory was
+    /// created.
     first_transaction: AtomicU64,
     pub(super) slot_table: SlotTable,
 }
@@ -61,8 +62,8 @@ pub(super) fn request() {
 }
 
 impl State {
-    /// Records the next transaction, before the first ID is issued. Transactions that were prepared before a restart are
-    /// older.
+    /// Records the next transaction, before the first ID is issued. Transactions that were prepared before a restart
+    /// are older.
     pub(super) fn note_first_transaction(&self, next: u64) {
         let _ = self.first_transaction.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! The state in shared memory. The main parts are the gate, the slots, and `server_status`. Processes publish
-//! their state in `server_status`.
+//! The state in shared memory: the gate (which lets calls take IDs), the slots (with the counters and
+//! horizons of layouts), `server_status` (in which processes publish their state), and more.
 //!
 //! Who writes what:
 //!
@@ -17,9 +17,8 @@
 //!
 //! The orderings of the atomics, and why they suffice, are explained in [`snowflake_id_core::slot`].
 //!
-//! After a crash of a backend, the postmaster reinitializes all of this memory. The history of the server is
-//! carried over (see [`carry_over`]). State that must survive a restart of the server is stored on disk (see
-//! [`crate::keeper`]).
+//! After a crash of a backend, the postmaster reinitializes this memory, but carries over the history of the
+//! server ([`carry_over`]). State that must survive a restart is stored on disk ([`crate::keeper`]).
 
 mod array;
 mod bounded_text;

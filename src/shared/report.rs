@@ -1,4 +1,4 @@
-//! The keeper's report, with its current problem and warnings for administrators. Only the keeper writes the
+//! The keeper's report: its current problem, and a warning for administrators. Only the keeper writes the
 //! report, under the exclusive lock.
 
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};

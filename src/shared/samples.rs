@@ -1,7 +1,8 @@
-//! Samples of the watermarks, which are kept for statements that began earlier (see [`snowflake_id_core::samples`]).
+//! Samples of the watermarks, for statements that began before the current watermarks were valid (see
+//! [`snowflake_id_core::samples`]).
 //!
-//! The samples are written under the exclusive lock and read under the shared lock. A process may take this lock while it
-//! holds the lock of the directory.
+//! The samples are written under the exclusive lock and read under the shared lock. A process may take this lock while
+//! it holds the lock of the directory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +15,7 @@ use super::array::SharedArray;
 use super::slot_table::MAX_SLOTS;
 use crate::pg::process;
 
-/// The times of the samples. 0 means that the sample does not exist.
+/// The times of the samples. Time 0 means that the sample does not exist.
 #[derive(Clone, Copy, Default)]
 struct Times([SinceBoot; SAMPLES]);
 
@@ -23,8 +24,8 @@ unsafe impl PGRXSharedMemory for Times {}
 
 // SAFETY: no other extension uses these names.
 static TIMES: PgLwLock<Times> = unsafe { PgLwLock::new(c"snowflake_id samples") };
-/// For each sample: the snapshot's `xmax`, the number of running transactions, the watermark of each slot, and the running
-/// transactions.
+/// For each sample: the snapshot's `xmax`, the number of running transactions, the watermark of each slot, and the IDs
+/// of the running transactions.
 // SAFETY: as above.
 static WORDS: SharedArray<AtomicU64> =
     unsafe { SharedArray::new(c"snowflake_id sample words", || SAMPLES * words_of_sample()) };
@@ -34,11 +35,11 @@ const COUNT: usize = 1;
 const LOW: usize = 2;
 const RUNNING: usize = LOW + MAX_SLOTS;
 
-/// The watermark of a slot that was not in use. No slot contains this word.
+/// Stands for the watermark of a slot that was not in use. No slot contains this word.
 const NONE: u64 = u64::MAX;
 
-/// The list of running transactions in PostgreSQL has room for each process and each prepared transaction. The transaction
-/// that takes a snapshot is added.
+/// PostgreSQL's list of running transactions has room for each process and each prepared transaction. The transaction
+/// that takes the snapshot is added to the list.
 fn words_of_sample() -> usize {
     RUNNING + process::max_processes() + process::max_prepared_transactions() + 1
 }
@@ -49,7 +50,7 @@ pub(super) fn request() {
     pg_shmem_init!(WORDS = ());
 }
 
-/// Returns the watermarks of the newest sample that holds for a statement with this snapshot, by the indexes of the slots.
+/// Returns the watermarks in the newest sample that holds for a statement with this snapshot, indexed by slot.
 pub fn find(statement: &Snapshot) -> Option<Vec<Option<u64>>> {
     let times = TIMES.share();
     let mut by_age: Vec<_> = times.0.into_iter().zip(WORDS.get().chunks(words_of_sample())).collect();
@@ -64,7 +65,7 @@ pub fn find(statement: &Snapshot) -> Option<Vec<Option<u64>>> {
     })
 }
 
-/// Keeps a sample that was taken at the time `now`, unless the newest one is almost as new.
+/// Keeps a sample that was taken at the time `now`, unless the newest kept sample is almost as new.
 pub fn keep(low: &[Option<LowWater>], snapshot: &Snapshot, now: SinceBoot) {
     let mut times = TIMES.exclusive();
     let Some(at) = to_replace(&times.0, now) else { return };

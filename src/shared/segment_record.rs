@@ -21,7 +21,7 @@ pub struct Record {
     /// The last number that the segment can ever provide, or 0 if this number is unknown.
     pub max_value: i64,
     detail: BoundedText,
-    /// The name of an existing segment of which this name is probably a misspelling.
+    /// The name of an existing segment. This record's name is probably a misspelling of it.
     near: Name,
 }
 
@@ -39,7 +39,7 @@ impl Record {
         self.detail.set(text.unwrap_or_default());
     }
 
-    /// The name of an existing segment of which this name is probably a misspelling.
+    /// Returns the name of an existing segment of which this record's name is probably a misspelling.
     pub fn near(&self) -> Option<&str> {
         Some(self.near.text()).filter(|name| !name.is_empty())
     }
@@ -72,7 +72,7 @@ impl Default for Name {
 
 impl Name {
     /// # Panics
-    /// Panics if the text exceeds [`LONGEST_NAME`].
+    /// Panics if the string exceeds [`LONGEST_NAME`].
     fn new(text: &str) -> Name {
         let mut name = Name { length: text.len() as u8, ..Name::default() };
         name.bytes[..text.len()].copy_from_slice(text.as_bytes());

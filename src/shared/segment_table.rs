@@ -1,12 +1,12 @@
 //! The table of the segments in use on this server, with one slot for each name.
 //!
-//! A slot has two parts, at the same index of two arrays: the atomics, from which backends take numbers without a lock,
-//! and the record, which says to which name the slot belongs. A hash table finds the slot of a name. All its buckets,
-//! chains and records are read under the shared lock and changed under the exclusive lock.
+//! A slot consists of two elements at the same index of two arrays: the atomics, from which backends take numbers
+//! without a lock, and the record, which contains the segment's name. A hash table maps names to slots. Buckets, chains
+//! and records are read under the shared lock and changed under the exclusive lock.
 //!
-//! A slot keeps the name of a segment that exists until the server is restarted. The slot of another name, for example of a
-//! segment that was dropped, may be assigned to a new name. Backends cache a slot as a [`Place`], with which they take no
-//! numbers of a later name.
+//! The name of an existing segment keeps its slot until the server is restarted. Other slots can be reassigned, for
+//! example after a segment was dropped. Backends cache a slot as a [`Place`]. A cached place never yields numbers of
+//! the slot's next name.
 
 use std::cell::UnsafeCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,8 +27,8 @@ use crate::error::Error;
 use crate::pg::clock;
 use crate::pg::random::random_bytes;
 
-/// A name may lose its slot if the registry has not answered a request for the name, and if no call has waited for the
-/// name for this time.
+/// A name can lose its slot if the registry has not answered a request for the name, and if no call has waited for the
+/// name during this time.
 const IDLE_AFTER_US: i64 = 10_000_000;
 
 /// The atomics of one segment.
@@ -40,11 +40,11 @@ pub struct Slot {
     wanted_at_us: AtomicI64,
     /// The number of calls that have waited. Relaxed: the number is used only for statistics.
     pub calls_waited: AtomicU64,
-    /// The count of numbers that were issued under earlier names. Relaxed, as above.
+    /// The count of numbers that were issued under earlier names. Relaxed: used only for statistics.
     issued_before: AtomicU64,
 }
 
-/// The slot of a name, as long as it belongs to this name.
+/// The slot of a name. The place becomes invalid when the slot is assigned to another name.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// The index of the slot.
@@ -82,15 +82,15 @@ impl Slot {
     }
 }
 
-/// What is lost when a slot is assigned to another name.
+/// What is lost when a slot is reassigned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loss {
     Nothing,
-    /// Numbers of a segment that does not exist any more.
+    /// Numbers of a segment that no longer exists.
     Numbers,
 }
 
-/// Returns whether a slot may be assigned to another name, and what is lost.
+/// Returns what is lost if the slot is reassigned, or `None` if the slot must not be reassigned.
 fn loss(record: &Record, slot: &Slot) -> Option<Loss> {
     let is_empty = || slot.segment.standing().left == 0;
     match record.state {
@@ -106,7 +106,7 @@ fn loss(record: &Record, slot: &Slot) -> Option<Loss> {
     }
 }
 
-/// The parts of a slot that the lock protects.
+/// The part of a slot that the lock protects.
 #[derive(Default)]
 struct Entry {
     record: UnsafeCell<Record>,
@@ -131,11 +131,11 @@ impl Link {
 /// The state of the table.
 #[derive(Clone, Copy, Default)]
 struct Head {
-    /// The number of slots that were ever assigned. These are the first slots of the table.
+    /// The number of slots that were ever assigned. They are the first slots of the table.
     used: usize,
-    /// The slot at which the search for a slot that can be reassigned continues.
+    /// The index at which the next search for a reassignable slot starts.
     hand: usize,
-    /// A random number that users cannot know, so that they cannot choose names with equal hashes.
+    /// A random number that users cannot know. Without it, users could choose names with equal hashes.
     key: [u8; 16],
 }
 
@@ -228,8 +228,8 @@ impl Exclusive {
         link
     }
 
-    /// Returns the index of a slot for a new name. A slot that was never assigned is preferred, and then one without numbers.
-    /// The search continues after the slot that was reassigned last.
+    /// Returns the index of a slot for a new name. The function prefers an unused slot, and then a slot without
+    /// numbers. The search starts after the slot that was reassigned last.
     fn room(&mut self) -> Option<usize> {
         if self.0.used < ENTRIES.get().len() {
             self.0.used += 1;
@@ -254,7 +254,7 @@ impl Exclusive {
         Some(at)
     }
 
-    /// Takes the slot from its name, if it has one.
+    /// Removes the name, if any, from a slot.
     fn vacate(&mut self, at: usize) {
         // The chain is followed by the names of its records.
         let former = *self.record(at);
@@ -264,8 +264,8 @@ impl Exclusive {
         *self.record(at) = Record::default();
     }
 
-    /// Begins the next tenure of a slot, in which its numbers are lost. The exclusive lock excludes the worker, which
-    /// publishes ranges under the shared lock.
+    /// Begins the next tenure of a slot (its assignment to a name). Numbers that are left are lost. The exclusive lock
+    /// keeps out the worker, which publishes ranges under the shared lock.
     fn begin(&mut self, at: usize) {
         let slot = slot(at);
         slot.segment.begin_tenure();
@@ -274,7 +274,7 @@ impl Exclusive {
     }
 }
 
-/// Returns the place of a name. A name without a slot is assigned a slot.
+/// Returns the place of a name, and assigns a slot to the name if necessary.
 pub fn find_or_assign(name: &str) -> Result<Place, Error> {
     // The lock keeps the tenure.
     let place = |at: usize| Place { at, tenure: slot(at).segment.tenure() };
@@ -299,7 +299,7 @@ pub fn find_or_assign(name: &str) -> Result<Place, Error> {
     Ok(place(at))
 }
 
-/// Takes the slot from a name whose segment does not exist any more. Numbers that are left are lost.
+/// Takes the slot from a name whose segment no longer exists. Numbers that are left are lost.
 pub fn release(at: usize, name: &str) {
     let mut table = Exclusive(HEAD.exclusive());
     if table.record(at).name() == name {
@@ -361,20 +361,20 @@ pub fn note(at: usize, name: &str, change: impl FnOnce(&mut Record)) {
     }
 }
 
-/// Calls the closure `action` with the slot at this index if the slot belongs to this name. The slot cannot be
-/// reassigned meanwhile, because that requires the exclusive lock.
+/// Calls the closure `action` with the slot at this index if the slot belongs to this name. During the call, the slot
+/// cannot be reassigned, because that requires the exclusive lock.
 pub fn with_slot_of<T>(at: usize, name: &str, action: impl FnOnce(&Slot) -> T) -> Option<T> {
     let table = share();
     (table.record(at).name() == name).then(|| action(slot(at)))
 }
 
-/// Requests that the worker considers a slot in its next round, because a call waits for numbers.
+/// Asks the worker to consider a slot in its next round, because a call waits for numbers.
 pub fn want(at: usize) {
     slot(at).wanted_at_us.store(clock::since_boot().as_us(), Ordering::Relaxed);
     need(at);
 }
 
-/// Requests that the worker considers a slot in its next round.
+/// Asks the worker to consider a slot in its next round.
 pub fn need(at: usize) {
     WANTED.get()[at / 64].fetch_or(1 << (at % 64), Ordering::SeqCst);
 }

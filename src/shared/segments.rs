@@ -2,15 +2,13 @@
 //!
 //! Who writes what:
 //!
-//! * the ranges of a slot: written only by the segments worker, which publishes a range after it has durably
-//!   stored it (see [`crate::segment`]). All backends take numbers from the ranges without a lock (see
+//! * The ranges of a slot: written only by the segments worker, which stores a range durably before it publishes the
+//!   range (see [`crate::segment`]). All backends take numbers from the ranges without a lock (see
 //!   [`snowflake_id_core::segment`]).
-//! * the table, which says to which segment a slot belongs, and what the registry last answered about it: backends
-//!   assign slots to names, and the worker writes the rest, both under the exclusive lock (see
-//!   [`super::segment_table`]).
-//! * whether a slot is wanted: set by backends that wait, cleared by the worker before it asks the registry.
-//! * the rounds: counted by the worker. A backend's request is answered by a round that starts after the
-//!   request.
+//! * The table, which contains the segment of each slot and the registry's last answer about it: backends assign slots
+//!   to names, and the worker writes the rest. Both hold the exclusive lock (see [`super::segment_table`]).
+//! * The flags of wanted slots: set by waiting backends, cleared by the worker before it asks the registry.
+//! * The rounds: counted by the worker. A backend's request is answered by a round that starts after the request.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -30,7 +28,7 @@ use crate::pg::clock;
 pub struct Segments {
     /// The wakeup of the segments worker.
     pub wakeup: Wakeup,
-    /// Whether any segment was ever used. If so, the worker must run.
+    /// True if any segment was ever used. The worker must run in this case.
     pub is_used: AtomicBool,
     /// The number of rounds that the worker has started. The field `ended` is the number of the last completed round.
     begun: AtomicU64,
@@ -117,8 +115,7 @@ pub fn report_problem(text: Option<&str>, trouble: Trouble) {
 }
 
 impl Segments {
-    /// Wakes the worker. If the worker is not running, the function wakes the keeper, and the keeper starts the
-    /// worker.
+    /// Wakes the worker. If the worker is not running, wakes the keeper, which starts the worker.
     pub fn request_worker(&self) {
         self.is_used.store(true, Ordering::Relaxed);
         match (self.wakeup.pid(), memory::state()) {
@@ -127,29 +124,29 @@ impl Segments {
         }
     }
 
-    /// Returns the number of the first round that will answer a new request.
+    /// Returns the number of the first round that answers a request made now.
     pub fn next_round(&self) -> u64 {
         self.begun.load(Ordering::SeqCst) + 1
     }
 
-    /// Whether a round has ended.
+    /// Returns whether a round has ended.
     pub fn has_ended(&self, round: u64) -> bool {
         self.ended.load(Ordering::Acquire) >= round
     }
 
-    /// Starts a round. SeqCst ensures that the round sees all requests made before the number of the round changed.
+    /// Starts a round. SeqCst: the round sees every request that was made before the round number changed.
     pub fn begin_round(&self) {
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ends the round. The function must be called after all results of the round are written.
+    /// Ends the round. Must be called after all results of the round are written.
     pub fn end_round(&self) {
         self.ended.store(self.begun.load(Ordering::SeqCst), Ordering::Release);
         self.changes.send();
     }
 
-    /// Returns the registry's clock in microseconds: its value at the last answer, plus the time that has
-    /// passed since then. Setting the clock of this server does not change the result.
+    /// Returns the registry's clock in microseconds: its value at the last answer, plus the time that has passed since.
+    /// Setting the clock of this server does not change the result.
     pub fn registry_clock_us(&self) -> i64 {
         self.registry_clock().clock_us(clock::since_boot())
     }

@@ -7,7 +7,7 @@ use snowflake_id_core::{Layout, Slot, SlotKey};
 
 /// The maximum number of layouts in use at a time.
 pub const MAX_LAYOUTS: usize = 16;
-/// The total number of slots. Each reset retires the slots that are in use: they are not used again until the
+/// The total number of slots. Each reset retires the slots in use. Retired slots are not used again until the
 /// server is restarted.
 pub const MAX_SLOTS: usize = 256;
 
@@ -33,12 +33,10 @@ impl Default for SlotTable {
 pub(super) struct Record {
     /// The number of IDs that backends have reported so far. All backends add their counts.
     pub(super) issued: AtomicU64,
-    /// The first counter that may have been used under the identity for which the gate is open. Written under
-    /// the exclusive lock.
+    /// The first counter that the identity of the open gate may have used. Written under the exclusive lock.
     identity_from: AtomicU64,
-    /// The slot's word after the last change other than taking an ID. As long as the slot still has this
-    /// word, no ID has been taken since that change. The fields `set_to` and `end_of_use_us` are written
-    /// under the exclusive lock.
+    /// The slot's word after the last change that did not take an ID. As long as the slot still has this
+    /// word, no ID has been taken since. `set_to` and `end_of_use_us` are written under the exclusive lock.
     set_to: AtomicU64,
     /// The high-water mark of the IDs issued before the change to `set_to`, in microseconds of Unix time.
     end_of_use_us: AtomicI64,
@@ -68,8 +66,7 @@ impl Record {
         self.identity_from.load(Ordering::Relaxed)
     }
 
-    /// Returns the high-water mark of the issued IDs, given the slot's word. The high-water mark does not
-    /// include IDs that were skipped.
+    /// Returns the high-water mark of the issued IDs, given the slot's word. Skipped IDs are not included.
     pub(super) fn end_of_use_us(&self, key: &SlotKey, word: u64) -> i64 {
         match word == self.set_to.load(Ordering::Relaxed) {
             true => self.end_of_use_us.load(Ordering::Relaxed),
@@ -98,11 +95,11 @@ pub(super) enum SlotEntry {
     #[default]
     Free,
     /// The slot belongs to this layout on this track, and to all other layouts with the same key. On track 0,
-    /// the entry names a layout without a clock sequence as soon as such a layout exists, because the other
-    /// layouts leave the slot when the clock is set back.
+    /// the entry names a layout without a clock sequence if there is one, because the other layouts leave the
+    /// slot when the clock is set back.
     InUse(Layout, usize),
-    /// A reset has retired the slot, so no layout uses the slot any more. Backends may still have the slot in
-    /// their caches.
+    /// A reset has retired the slot. No layout uses it any more, but backends may still have it in their
+    /// caches.
     Retired,
 }
 

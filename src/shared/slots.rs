@@ -1,10 +1,10 @@
 //! The assignment of slots to layouts. Operations that affect all slots at once are in [`super::tracks`].
 //!
-//! * The directory is written under the exclusive lock and read under the shared lock. A backend may cache a
-//!   slot that it has found, so that the hot path takes no lock: a slot is never assigned to another layout.
+//! * The directory is written under the exclusive lock and read under the shared lock. A slot is never
+//!   assigned to another layout. Therefore, a backend may cache a slot, and the hot path takes no lock.
 //! * A slot is initialized under the exclusive lock before it is entered in the directory. After that, all
-//!   backends change the word of the slot by atomic exchanges without a lock, and the keeper changes the
-//!   horizon of the slot.
+//!   backends change the word of the slot by atomic exchanges without a lock. The keeper changes the horizon
+//!   of the slot.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -48,8 +48,7 @@ pub fn find(layout: &Layout) -> Result<Option<SlotInUse>, Error> {
     Ok(directory.find(key).map(|at| state.slot_at(at, &key)))
 }
 
-/// Returns the slot of a layout. If the layout has no slot, the function assigns a slot that starts at the
-/// floor.
+/// Returns the slot of a layout. If the layout has no slot, assigns a slot that starts at the floor.
 pub fn find_or_assign(layout: &Layout) -> Result<SlotInUse, Error> {
     let state = state()?;
     let mut directory = DIRECTORY.exclusive();
@@ -74,8 +73,8 @@ pub fn find_or_assign(layout: &Layout) -> Result<SlotInUse, Error> {
 }
 
 /// Names a slot after this layout if this layout will use the slot for longer than the layout in the
-/// directory. On track 0, a layout keeps the slot for longer if its clock sequence is narrower. On track 1,
-/// it keeps the slot for longer if its clock sequence is wider.
+/// directory. On track 0, the layout with the narrower clock sequence keeps the slot for longer. On track 1,
+/// the layout with the wider clock sequence does.
 pub fn name_after(layout: &Layout) -> Result<(), Error> {
     let key = state()?.key_of(layout);
     let is_named_after_another = |entry: &SlotEntry| match entry {

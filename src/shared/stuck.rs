@@ -11,10 +11,10 @@ use crate::pg::clock;
 
 /// The maximum number of remembered hosts.
 const MOST_HOSTS: usize = 64;
-/// After a connection succeeds, the recorded hosts are still tried last for this time.
+/// How long the recorded hosts are still tried last after a connection has succeeded.
 const TIME_ASIDE: Duration = Duration::from_secs(60);
-/// The first pause before a connection attempt. The pause doubles with each process that exits without having
-/// connected.
+/// The first pause before a connection attempt. Each process that exits without having connected doubles the
+/// pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The maximum pause before a connection attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A host.
 #[derive(Clone, Copy, Default)]
 struct Mark {
-    /// A hash of the host's name. If two hosts have the same hash, both hosts are tried late, which is
+    /// A hash of the host's name. If the hashes of two hosts are equal, both hosts are tried late, which is
     /// harmless.
     host: u64,
     /// The time at which a process last got stuck at this host, or 0 if this entry is unused.
@@ -35,7 +35,7 @@ struct Mark {
 #[derive(Clone, Copy)]
 pub struct Stuck {
     marks: [Mark; MOST_HOSTS],
-    /// The number of processes that have exited without a connection since the last successful connection.
+    /// The number of processes that have exited without connecting since the last successful connection.
     ended: u32,
     ended_at: SinceBoot,
 }
@@ -100,16 +100,16 @@ impl Stuck {
         self.ended > 0 || self.marks.iter().any(|mark| mark.until == SinceBoot::NEVER)
     }
 
-    /// Returns a sort key for a host. Hosts at which no process got stuck sort first. The other hosts are
-    /// sorted by the time at which a process last got stuck, in ascending order.
+    /// Returns a sort key for a host. Hosts at which no process got stuck sort first. The other hosts follow
+    /// in the order in which processes last got stuck, oldest first.
     pub fn order_of(&self, host: u64) -> i64 {
         let now = clock::since_boot();
         let mark = self.marks.iter().find(|mark| mark.host == host && mark.until > now);
         mark.map_or(0, |mark| mark.at.as_us())
     }
 
-    /// Returns the remaining pause before the next connection attempt. Without a pause, stuck processes could
-    /// keep a processor busy.
+    /// Returns the remaining pause before the next connection attempt. The pause keeps stuck processes from
+    /// occupying a processor.
     pub fn pause(&self) -> Duration {
         if self.ended == 0 {
             return Duration::ZERO;

@@ -1,14 +1,13 @@
-//! Operations on all slots of a track. The operations publish a horizon, fence the slots, switch to another
-//! value of the clock sequence, or retire the slots.
+//! Operations on all slots of a track. A track ([`Track`]) is the state of one value of the clock sequence.
+//! The operations publish a horizon, fence the slots, switch to another value, or retire the slots.
 //!
-//! * Every slot is limited by the published horizon or the end of the lease, whichever is earlier. Under the
-//!   shared lock, the keeper first writes the horizon and the lease to `server_status`, and then the limit to
-//!   the slots. A slot that is assigned to a layout gets its limit from `server_status` under the exclusive
+//! * The limit of every slot is the published horizon or the end of the lease, whichever is earlier. Under
+//!   the shared lock, the keeper first writes the horizon and the lease to `server_status`, and then the
+//!   limits to the slots. A newly assigned slot gets its limit from `server_status`, under the exclusive
 //!   lock.
-//! * Layouts with a clock sequence have a slot on track 0. After the clock is set back, these layouts also
-//!   have a slot on track 1. When the slot on track 1 switches to another value, its word is replaced by a
-//!   word with the new value. Attempts with the old value then fail, and their sessions look up the slot
-//!   again.
+//! * Layouts with a clock sequence have a slot on track 0. After the clock is set back, they also have a slot
+//!   on track 1. When track 1 switches to another value, the word of the slot is replaced by a word with the
+//!   new value. Attempts with the old value then fail, and their sessions look up the slot again.
 
 use snowflake_id_core::track::{Begun, Horizon, TRACKS, Track};
 use snowflake_id_core::{Lease, Slot, SlotKey};
@@ -43,8 +42,8 @@ impl State {
         in_use.filter(move |(key, slot, _)| key.track() == track && key.parts(slot.word()).0 == value)
     }
 
-    /// Returns the high-water mark of the IDs issued so far, over all slots of a track, in microseconds of
-    /// Unix time. A horizon at this instant is sufficient for all these IDs.
+    /// Returns the high-water mark of the IDs issued so far on a track, in microseconds of Unix time. A
+    /// horizon at this instant is sufficient for all these IDs.
     fn end_of_use_us(&self, directory: &Directory, track: usize) -> i64 {
         let slots = self.on_track(directory, track);
         slots.map(|(key, slot, record)| record.end_of_use_us(&key, slot.word())).fold(0, i64::max)
@@ -107,15 +106,15 @@ impl State {
     }
 
     /// Switches track 1 to another value of the clock sequence. The horizon of the new value and the
-    /// high-water mark of the old value must be durable. All IDs with the new value must be before
-    /// `floor_us`.
+    /// high-water mark of the old value must already be durable. All earlier IDs with the new value must be
+    /// before `floor_us`.
     ///
-    /// If a slot already has the new value, its counter is raised to the floor. Attempts that were paused
-    /// during an earlier use of the value then fail.
+    /// If a slot already has the new value, its counter is raised to the floor. An attempt that was paused
+    /// during an earlier use of the value then fails.
     pub fn open_value(&self, floor_us: i64, horizon: Horizon) {
         let directory = DIRECTORY.exclusive();
         let value = horizon.value();
-        // The value is set before the words are changed. A call that finds a changed word can then look up
+        // The value is set before the words are changed, so that a call that finds a changed word can look up
         // its new slot.
         self.server_status.begin(1, Begun { value, floor_us });
         for (key, slot, record) in directory.in_use(&self.slot_table).filter(|(key, ..)| key.track() == 1) {
@@ -143,14 +142,14 @@ impl State {
     }
 
     /// Closes the gate, and raises every slot to the floor of its track. If the identity changes
-    /// (`is_another`), every slot is raised at least to its next tick, so that IDs of the new identity sort
-    /// after IDs of the old identity. When this function returns, no attempt that started before the call can
-    /// succeed. Slots that are assigned later start at or above the floors.
+    /// (`is_another`), every slot is raised to at least its next tick, so that IDs of the new identity sort
+    /// after IDs of the old identity. Attempts that started before this call cannot succeed after it returns.
+    /// Slots that are assigned later start at or above the floors.
     pub fn fence(&self, floors_us: [i64; TRACKS], is_another: bool) {
         self.fence_in(&DIRECTORY.exclusive(), floors_us, is_another);
     }
 
-    /// Closes the gate. When this function returns, no attempt that started before the call can succeed.
+    /// Closes the gate. Attempts that started before this call cannot succeed after it returns.
     pub fn close_gate(&self) {
         self.fence([0; TRACKS], false);
     }
@@ -175,9 +174,9 @@ impl State {
         }
     }
 
-    /// Runs a fence, and lowers the published horizons so that no more IDs can be issued. Returns for each
-    /// track the high-water mark of the issued IDs. If the floor of a track is higher, returns the floor,
-    /// because IDs below the floor may have been issued earlier.
+    /// Runs a fence, and lowers the published horizons so that no more IDs can be issued. For each track,
+    /// returns the high-water mark of the issued IDs or the floor, whichever is higher. IDs below the floor
+    /// may have been issued earlier.
     pub fn shutdown_horizons(&self) -> [Horizon; TRACKS] {
         let directory = DIRECTORY.exclusive();
         self.fence_in(&directory, [0; TRACKS], false);
@@ -189,7 +188,7 @@ impl State {
         ends
     }
 
-    /// Returns whether enough slots will be free for the layouts in use after a reset.
+    /// Returns whether a reset leaves enough free slots for the layouts in use.
     pub fn has_room_for_reset(&self) -> bool {
         let directory = DIRECTORY.share();
         // A layout with two slots will need only one slot after a reset.
@@ -204,8 +203,8 @@ impl State {
     /// fence and call [`HistoryWords::reset`](super::history::HistoryWords::reset). The high-water marks of
     /// all used identities must be durable, so that these identities cannot continue below their marks.
     ///
-    /// Retired slots are never reused. If a slot were reused, an attempt that was paused before the fence
-    /// could find the same word again and succeed.
+    /// Retired slots are never reused. In a reused slot, an attempt that was paused before the fence could
+    /// find the same word again and succeed.
     pub fn reset(&self, floor_us: i64) {
         let mut directory = DIRECTORY.exclusive();
         for (_, slot, _) in directory.in_use(&self.slot_table) {

@@ -1,5 +1,5 @@
-//! Functions that calls use to wait for background workers. A call sleeps until a worker signals a change,
-//! and then checks its condition again.
+//! Waiting for background workers. A call sleeps until a worker signals a change, and then checks its
+//! condition again.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +11,8 @@ use crate::wait_event::WaitEvent;
 /// A signal, which counts events and wakes the waiting calls.
 #[derive(Default)]
 pub struct Signal {
-    /// The counter is incremented (Release) after the result of the event is written, and read (Acquire)
-    /// before the result is read.
+    /// A process increments the counter (Release) after it has written the result of the event. Other
+    /// processes read the counter (Acquire) before they read the result.
     count: AtomicU64,
     condition: Condition,
 }
@@ -37,7 +37,7 @@ impl Signal {
 }
 
 /// The last count of a signal that a call has seen. The call checks its condition once before it first
-/// sleeps, so that it does not miss an event.
+/// sleeps, so no event is missed.
 pub struct Watch<'a> {
     signal: &'a Signal,
     seen: Cell<Option<u64>>,

@@ -1,8 +1,8 @@
 //! Computes watermarks from the slots, the marks and the samples.
 //!
-//! The directory is locked meanwhile, so that no slot is assigned or retired and no fence changes the identity. The locks of
-//! prepared transactions and of the samples are taken while the directory is locked. No process takes these locks in the
-//! reverse order.
+//! The directory is locked during the computation, so that no slot is assigned or retired and no fence changes the
+//! identity. The computation takes the locks of prepared transactions and of samples under this lock. No process takes
+//! these locks in the reverse order.
 
 use snowflake_id_core::watermark::{Blocked, Holder, LowWater, Snapshot, id_at, id_of, low_water};
 use snowflake_id_core::{Identity, Layout, SlotKey};
@@ -43,13 +43,13 @@ impl State {
                 let counter = self.counter_of(index, &key, (*low.get(index)?)?);
                 id_at(layout, counter, self.identity_of(index))
             }
-            // This server has issued no IDs of this layout since the floor.
+            // Since the floor, this server has issued no IDs of this layout.
             None => id_at(layout, self.first_counter(&key), None),
         })
     }
 
-    /// Returns the current watermark of each layout in use, regardless of statements. Layouts with a clock sequence are not
-    /// included.
+    /// Returns the current watermark of each layout in use, regardless of statements. Layouts with a clock sequence are
+    /// omitted.
     pub fn watermarks(&'static self) -> Vec<LayoutWatermark> {
         let directory = DIRECTORY.share();
         let low = self.low_water(&directory);
@@ -80,8 +80,8 @@ impl State {
 
     /// Returns the counter of a watermark, given the word that holds the watermark back. The directory must be locked.
     ///
-    /// A fence skips counters. If no IDs are issued after the fence and the server is restarted, IDs can begin at these
-    /// counters, because the shutdown horizon does not include them. Therefore, the watermark does not include them either.
+    /// The result does not include counters that a fence skipped. If the server is restarted before more IDs are
+    /// issued, IDs can begin at the skipped counters, because the shutdown horizon does not include them.
     fn counter_of(&self, index: usize, key: &SlotKey, word: u64) -> u64 {
         let current = self.slot_table.slots[index].word();
         let end_of_use_us = self.slot_table.records[index].end_of_use_us(key, current);
@@ -95,8 +95,8 @@ impl State {
         Some((self.gate.identity()?, self.slot_table.records[index].identity_from()))
     }
 
-    /// Returns whether an ID of a layout may have been taken by the current transaction: it was taken after the transaction
-    /// first used the slot, and has the identity of the server. The layout must not have a clock sequence.
+    /// Returns whether the current transaction may have taken this ID: the ID was taken after the transaction first
+    /// used the slot, and contains the identity of the server. The layout must not have a clock sequence.
     pub fn is_own_id(&'static self, layout: &Layout, id: i64) -> bool {
         let directory = DIRECTORY.share();
         let key = SlotKey::of(layout);
@@ -104,7 +104,8 @@ impl State {
         let slot = &self.slot_table.slots[index];
         let counter = key.counter_at(parts.tick) + parts.sequence;
         let is_taken_since = |mark: u64| (mark..slot.word()).contains(&counter);
-        // Watermarks below the first counter of the identity contain no identity, so that any identity is above them.
+        // A watermark below the first counter of the identity contains no identity, so any identity is above the
+        // watermark.
         let has_identity = self
             .identity_of(index)
             .is_none_or(|(identity, from)| counter < from || id_of(layout, counter, identity) == Some(id));

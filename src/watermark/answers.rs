@@ -1,9 +1,10 @@
 //! The answers that the current transaction has received.
 //!
-//! A statement may call `snowflake_watermark()` for each row, and the watermark grows meanwhile. If a later call returned a
-//! higher watermark, the statement could omit one row and return a later row, and a reader that continues after the later
-//! row would skip the first. All calls with the same snapshot therefore get the same answer, even if the answer is NULL. A
-//! cursor keeps its snapshot over many statements, so an answer is kept as long as a snapshot may be in use.
+//! A statement may call `snowflake_watermark()` for each row. The watermark grows during the statement. If a later call
+//! returned a higher watermark, the statement could omit one row and return a later row. A reader that continues after
+//! the later row would never see the omitted row. Therefore, all calls with the same snapshot get the same answer, even
+//! if it is NULL. A cursor keeps its snapshot over many statements, so an answer is kept as long as its snapshot may be
+//! in use.
 
 use parking_lot::Mutex;
 use pgrx::pg_sys::TransactionId;
@@ -11,8 +12,8 @@ use snowflake_id_core::Layout;
 
 use crate::pg::snapshot::{self, StatementSnapshot};
 
-/// The maximum number of answers that are kept. A transaction needs more only if it asks in so many statements, while
-/// another transaction stays open. Further statements of the transaction then get NULL.
+/// The maximum number of answers that are kept. A transaction exceeds it only if it asks in more statements than this
+/// while another transaction stays open. Further statements of the transaction then get NULL.
 const MAX_ANSWERS: usize = 4096;
 
 struct Answer {
@@ -26,14 +27,14 @@ struct Answer {
 #[derive(Default)]
 struct Answers {
     known: Vec<Answer>,
-    /// Whether an answer could not be kept. No further answers are given until the transaction ends, because a statement that
-    /// has received NULL must not receive another answer.
+    /// Whether an answer could not be kept. In this case, no further answers are given until the transaction ends,
+    /// because a statement that has received NULL must not receive another answer.
     is_full: bool,
 }
 
 static ANSWERS: Mutex<Answers> = Mutex::new(Answers { known: Vec::new(), is_full: false });
 
-/// Returns the answer that the transaction has received for a snapshot, or computes it.
+/// Returns the answer that the transaction has received for a snapshot, or computes a new answer.
 pub fn answer(
     layout: &Layout,
     statement: &StatementSnapshot,
@@ -43,7 +44,7 @@ pub fn answer(
     let is_for = |answer: &Answer| {
         answer.xmax == statement.xmax && *answer.running == *statement.running && answer.layout == *layout
     };
-    // The last answer is probably the one.
+    // The last answer is the most likely.
     if let Some(answer) = answers.known.iter().rev().find(|answer| is_for(answer)) {
         return answer.watermark;
     }
@@ -67,7 +68,7 @@ pub fn answer(
 
 /// Forgets all answers. Must be called after each transaction.
 pub fn forget() {
-    // The lock is held only if an error has interrupted this process while it held the lock, which does not happen.
+    // The lock could be held only if an error had interrupted its holder in this process, which does not happen.
     if let Some(mut answers) = ANSWERS.try_lock()
         && (answers.is_full || !answers.known.is_empty())
     {

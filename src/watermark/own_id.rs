@@ -1,7 +1,7 @@
 //! Trigger function `snowflake_require_own_id`.
 //!
-//! The watermark covers only rows whose ID was taken by the transaction that inserts the row. A transaction that inserts an
-//! ID taken earlier may add a row below a watermark that readers have passed.
+//! The watermark covers only rows whose ID was taken by the transaction that inserts the row. If the ID was taken
+//! earlier, the row may appear below a watermark that readers have already passed.
 
 use pgrx::prelude::*;
 use snowflake_id_core::Layout;
@@ -16,8 +16,8 @@ use crate::shared::memory;
 
 declare_c_function!(snowflake_require_own_id);
 
-/// Raises an error if the ID in a new row is not an ID that this transaction may have taken. pgrx's wrapper would report
-/// an ordinary call as an internal error.
+/// Raises an error if this transaction cannot have taken the ID in a new row. pgrx's wrapper is not used, because it
+/// would report an ordinary call as an internal error.
 ///
 /// # Safety
 /// Only PostgreSQL may call this function.
@@ -44,7 +44,7 @@ fn checked_row<'a>(trigger: &'a PgTrigger<'a>) -> Result<PgHeapTuple<'a, Allocat
     };
     let old = trigger.old().as_ref().map_or(Ok(None), id_in)?;
     match id_in(&row)? {
-        // An update that keeps the ID does not move the row past a reader.
+        // An update that keeps the ID cannot hide the row from readers.
         Some(AsBigint(id)) if old.is_none_or(|AsBigint(old)| old != id) => check(&layout, id)?,
         _ => {}
     }

@@ -8,8 +8,8 @@ use crate::pg::timestamp::timestamptz;
 use crate::pg::{process, server};
 use crate::shared::memory;
 
-/// Returns one row for each layout in use that has no clock sequence. `transaction` is the ID of the transaction that holds
-/// back the watermark if its process is not known.
+/// Returns one row for each layout in use that has no clock sequence. If the process that holds back the watermark is
+/// not known, `transaction` is the ID of its transaction.
 #[pg_extern(schema = "snowflake_internal", volatile, parallel_restricted)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn snowflake_watermarks() -> TableIterator<
