@@ -1,4 +1,4 @@
-//! The parts of `snowflake_check()` that cannot be written in SQL. The others are in sql/parts/check.sql.
+//! The parts of `snowflake_check()` that cannot be written in SQL. The other parts are in sql/parts/check.sql.
 
 use std::time::{Duration, Instant};
 
@@ -19,15 +19,15 @@ use crate::pg::timestamp::{timestamptz, unix_us};
 use crate::pg::{clock, helper, sample};
 use crate::shared::memory;
 
-/// The maximum time for the question to the registry.
+/// The maximum time for the request to the registry.
 const TIME_FOR_REGISTRY: Duration = Duration::from_secs(30);
-/// The maximum number of worker IDs by hand that the registry accepts.
+/// The maximum number of manually set worker IDs that the registry accepts.
 const MOST_BY_HAND: usize = 8;
 /// The maximum number of problems that are taken from the registry.
 const MOST_PROBLEMS: usize = 50;
 /// 2025-01-01, in microseconds of Unix time. `snowflake_nextval()` did not exist before.
 const FIRST_IDS_US: i64 = 1_735_689_600_000_000;
-/// An ID that is further ahead of the clock than a year is more likely to be of another layout.
+/// An ID that is more than a year ahead of the clock more likely belongs to another layout.
 const YEAR_US: i64 = 365 * 86_400 * 1_000_000;
 
 /// Returns whether the library was preloaded, so that the server can issue IDs.
@@ -36,8 +36,8 @@ fn is_preloaded() -> bool {
     memory::state().is_ok()
 }
 
-/// Returns IDs from the first and the last pages of a table, as the layout of the session decodes them. `other_layout` is
-/// the preset with which an ID was made that does not look like one of this layout.
+/// Returns IDs from the first and the last pages of a table, as the session's layout decodes them. If an ID does not
+/// look like one of this layout, `other_layout` is the preset with which it was made.
 #[pg_extern(schema = "snowflake_internal", volatile, parallel_restricted)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn sampled_ids(
@@ -70,8 +70,8 @@ fn sampled_ids(
     }))
 }
 
-/// Returns the preset with which an ID was made, if its time in the layout is not plausible. The first days of presets
-/// overlap with old times of others, so not every such ID is recognized.
+/// If the time of an ID in this layout is not plausible, returns the preset with which the ID was made. The first days
+/// of presets overlap with old times of other presets, so not every such ID is recognized.
 fn other_layout(layout: &Layout, id: i64, us: Option<i64>, now_us: i64) -> Option<&'static str> {
     let is_old = us.is_some_and(|us| us < FIRST_IDS_US);
     let is_new = us.is_none_or(|us| us > now_us.saturating_add(MAX_AHEAD_US + YEAR_US));
@@ -83,8 +83,8 @@ fn other_layout(layout: &Layout, id: i64, us: Option<i64>, now_us: i64) -> Optio
     plausible.next().map(|other| other.preset.name)
 }
 
-/// Asks the registry which problems it sees for this server. `by_hand` contains the worker IDs that the configuration of
-/// this server sets. No problem contains a part of the connection string that is secret.
+/// Asks the registry which problems it sees for this server. `by_hand` contains the worker IDs that this server's
+/// configuration sets. No problem contains a secret part of the connection string.
 #[pg_extern(schema = "snowflake_internal", volatile, parallel_restricted)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn check_registry(
@@ -125,8 +125,8 @@ fn registry_problems(mut by_hand: Vec<i32>) -> Vec<RegistryProblem> {
     }
 }
 
-/// Asks the registry. Tells the user to close the session if it has a thread that cannot be stopped, also if the query is
-/// canceled. The process of the session cannot exit as the registry worker does, because the other problems are not
+/// Asks the registry. If a thread of the session cannot be stopped, tells the user to close the session, even if the
+/// query is canceled. Unlike the registry worker, the process cannot simply exit, because the other problems are not
 /// reported yet.
 fn ask_and_warn(call: &Call) -> Result<Vec<Reply>, NoAnswer> {
     let warn = || {

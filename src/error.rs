@@ -1,5 +1,5 @@
-//! All errors that a user can see, each with its SQLSTATE, message, DETAIL and HINT. The file is long because
-//! it contains a single list.
+//! All errors that a user can see, each with its SQLSTATE, message, DETAIL and HINT. The file is long because it is a
+//! single list.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 use crate::pg::encoding::{in_any_encoding, is_in_any_encoding};
 
-/// The reason why a call fails. Texts from the user are always converted with
-/// [`shown`](snowflake_id_core::message::shown) before an error quotes the text.
+/// The reason why a call fails. Strings from the user are always converted with
+/// [`shown`](snowflake_id_core::message::shown) before an error quotes them.
 #[derive(Debug)]
 pub enum Error {
     NotPreloaded,
@@ -31,7 +31,7 @@ pub enum Error {
         layout: Layout,
     },
     NotCalledAsTrigger,
-    /// The trigger has other arguments, or is not a trigger for rows that are inserted or updated.
+    /// The trigger has wrong arguments, or is not a trigger for inserted or updated rows.
     OwnIdTrigger,
     OwnIdColumn {
         column: String,
@@ -68,7 +68,7 @@ pub enum Error {
         least: usize,
         most: usize,
     },
-    /// The error does not quote the text, because the text may contain a password.
+    /// The error does not quote the setting, which may contain a password.
     InvalidRegistry {
         problem: String,
     },
@@ -83,7 +83,7 @@ pub enum Error {
         until_us: i64,
         state: &'static str,
     },
-    /// An administrator cannot choose the identity if a registry is set.
+    /// With a registry, an administrator cannot choose the identity.
     IdentityIsLeased,
     NoIdentityToReset,
     NullDatacenter,
@@ -98,7 +98,7 @@ pub enum Error {
     KeeperNotReady {
         report: String,
     },
-    /// The extension was created in this transaction, so the keeper does not see the extension yet.
+    /// The current transaction has created the extension, so the keeper does not see the extension yet.
     ExtensionUncommitted,
     HorizonStalled {
         obstacle: Obstacle,
@@ -110,10 +110,9 @@ pub enum Error {
         database: String,
     },
     IdentityUsed(Identity),
-    /// A reset is not possible, because all identities that the registry may grant are blocked up to a later
-    /// time.
+    /// A reset is not possible, because all identities that the registry may grant are blocked up to a later time.
     NothingIsReset,
-    /// The identities that this server has used are not known.
+    /// It is not known which identities this server has used.
     HistoryUnknown(Identity),
     AnotherRequest,
     NotAnIdentity {
@@ -169,7 +168,7 @@ pub enum Error {
     },
     /// The error does not quote the argument, because the argument is a key.
     MaskKeyForName,
-    /// A masked number does not show which of the two keys made it.
+    /// A masked number does not reveal which of two keys made it.
     TwoMaskKeys {
         name: String,
     },
@@ -192,16 +191,16 @@ pub enum Error {
     },
     Domain(DomainError),
     Range(RangeError),
-    /// Errors of segments. Names are always converted with `shown`, and details are texts from the registry.
+    /// Errors of segments. Names are always converted with `shown`, and details are messages of the registry.
     SegmentsInRecovery,
     /// The role is an SQL identifier.
     SegmentDenied {
         name: String,
         role: String,
     },
-    /// Another name than that of the table could not be read from table `segment_grant`.
+    /// Table `segment_grant` cannot be read, because its columns were changed.
     SegmentGrants,
-    /// The default of a column needs the privilege. Function and role are SQL identifiers.
+    /// The default of a column requires the privilege. The function and the role are SQL identifiers.
     SegmentNextvalDenied {
         function: String,
         role: String,
@@ -240,7 +239,7 @@ pub enum Error {
     NoSegmentRegistry {
         problem: String,
     },
-    /// The text of the problem contains the GRANT statement to run.
+    /// The problem contains the GRANT statement to run.
     SegmentsDenied {
         problem: String,
     },
@@ -302,7 +301,7 @@ impl<T> OrReport for Result<T, Error> {
     }
 }
 
-/// Describes layouts in which a value fits that does not fit in this one.
+/// Describes layouts that have room for a value that does not fit in this layout.
 fn with_room(problem: &RangeError) -> String {
     match problem {
         RangeError::Field { field, max: 0, .. } => format!("with a {} field", field.name()),
@@ -311,7 +310,7 @@ fn with_room(problem: &RangeError) -> String {
     }
 }
 
-/// What keeps the keeper from extending the horizon.
+/// The obstacle that keeps the keeper from extending the horizon.
 #[derive(Clone, Copy, Debug)]
 pub enum Obstacle {
     /// A commit in progress.
@@ -322,10 +321,10 @@ pub enum Obstacle {
     Unknown,
 }
 
-/// A hint for any role. The view may be read by superusers and members of `pg_monitor`.
+/// A hint that suits any role. Superusers and members of `pg_monitor` may read the view.
 const ASK_FOR_THE_REASON: &str = "The reason is in the server log and in view snowflake_status. Superusers and members of pg_monitor can run: SELECT registry_state, last_error FROM snowflake_status;";
 
-/// The fields of a PostgreSQL error. The text of DETAIL or HINT is empty if the error has no such field.
+/// The fields of a PostgreSQL error. If the error has no DETAIL or HINT, its string is empty.
 pub struct Texts {
     pub sqlstate: PgSqlErrorCode,
     pub message: String,
@@ -343,7 +342,7 @@ fn texts(
 }
 
 impl Error {
-    /// Returns an error if the stall of a layout will not end, no matter how long a call waits.
+    /// Returns an error if the stall of a layout will not end, however long a call waits.
     pub fn unless_it_passes(layout: &Layout, stall: Stall) -> Result<(), Error> {
         match stall {
             Stall::Exhausted => Err(Error::Exhausted { layout: *layout }),
@@ -360,7 +359,7 @@ impl Error {
         unreachable!("ERROR does not return")
     }
 
-    /// Returns the texts of the error in a form that can be sent in every client encoding.
+    /// Returns the error's messages in a form that can be sent in every client encoding.
     pub fn texts(&self) -> Texts {
         let Texts { sqlstate, message, detail, hint } = self.texts_in_utf8();
         let [message, detail, hint] = [message, detail, hint].map(in_any_encoding);
@@ -420,7 +419,7 @@ impl Error {
                 ),
                 "Use a layout without field clock_seq for tables that are read in the order of their IDs.",
             ),
-            // As PL/pgSQL says it.
+            // PL/pgSQL uses the same wording.
             Error::NotCalledAsTrigger => texts(
                 ERRCODE_FEATURE_NOT_SUPPORTED,
                 "trigger functions can only be called as triggers",
@@ -1040,7 +1039,7 @@ fn said(detail: &Option<String>) -> String {
     detail.as_deref().map_or_else(String::new, |detail| format!("The registry reported: {detail}."))
 }
 
-/// Returns the text as a sentence: with a capital letter at the start, and with a full stop at the end unless the text
+/// Returns the message as a sentence that begins with a capital letter. Adds a full stop at the end unless the message
 /// ends with an SQL statement.
 fn sentence(text: &str) -> String {
     let is_word =
@@ -1053,7 +1052,7 @@ fn sentence(text: &str) -> String {
     }
 }
 
-/// Returns the hint for a mask key that has a next key, which is not used yet.
+/// Returns the hint for a mask key whose next key is not used yet.
 fn use_or_cancel_next_key(name: &str) -> String {
     format!(
         "To use the next key: SELECT snowflake_switch_mask_key({0}); If nothing was made with the next key on any server, you can cancel the change: UPDATE snowflake_mask_keys SET next_key = NULL WHERE name = {0} AND next_key IS NOT NULL;",
@@ -1061,19 +1060,19 @@ fn use_or_cancel_next_key(name: &str) -> String {
     )
 }
 
-/// Returns the SQL literal for a name that was converted with `shown`. If `shown` has escaped or truncated
-/// the name, returns a placeholder that the user has to replace.
+/// Returns the SQL literal for a name that was converted with `shown`. If `shown` has escaped or truncated the name,
+/// returns a placeholder for the user to replace.
 fn literal_of_shown(name: &str) -> String {
     literal(if name.contains('\\') || name.ends_with("...") { "..." } else { name })
 }
 
-/// Returns the SQL literal for a text, or a placeholder if the text cannot be represented in every encoding.
+/// Returns the SQL literal for a string, or a placeholder if not every encoding can represent the string.
 fn literal(text: &str) -> String {
     let text = if is_in_any_encoding(text) { text } else { "..." };
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// Formats a duration for messages. The duration is rounded up.
+/// Formats a duration for messages, rounded up.
 pub fn duration(time: Duration) -> String {
     const SECONDS_PER_DAY: u128 = 86_400;
     let seconds = time.as_nanos().div_ceil(1_000_000_000);

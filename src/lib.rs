@@ -43,9 +43,9 @@ mod watermark;
 
 ::pgrx::pg_module_magic!(name, version);
 
-/// PostgreSQL calls this function when it loads the library. If the library is in `shared_preload_libraries`,
-/// the postmaster loads it. Otherwise, each backend loads the library when it first calls one of the
-/// functions. Without preloading there is no shared memory, so no IDs can be issued, but decoding works.
+/// PostgreSQL calls this function when it loads the library: in the postmaster if the library is in
+/// `shared_preload_libraries`, and otherwise in each backend that calls one of the functions. Without
+/// preloading, there is no shared memory, so no IDs can be issued, but decoding works.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     config::define(generate::session::forget);

@@ -1,14 +1,12 @@
 //! The requests that an administrator can send to the keeper: `snowflake_accept_clock()`,
 //! `snowflake_raise_floor()`, `snowflake_reset_horizon()`.
 //!
-//! All three functions follow the protocol described in [`crate::shared::command_slot`]. Each function
-//! reports whether the request was carried out. If the call is canceled or times out, the request is
-//! withdrawn. If the keeper has already claimed the request, the request cannot be withdrawn, and the call
-//! ends as follows:
+//! All three functions follow the protocol described in [`crate::shared::command_slot`]. Each function reports whether
+//! the request was carried out. If the call is canceled or times out, the request is withdrawn, unless the keeper has
+//! already claimed it. In that case:
 //!
 //! - A call that timed out waits until the keeper has finished the request, which takes one or two commits.
-//! - A call that was canceled returns at once, with a warning that the keeper will still carry out the
-//!   request.
+//! - A call that was canceled returns at once, with a warning that the keeper will still carry out the request.
 
 use std::cell::Cell;
 use std::sync::Once;
@@ -29,8 +27,8 @@ use crate::shared::memory::{self, State};
 use crate::shared::wait::Deadline;
 use crate::wait_event::WaitEvent;
 
-/// The maximum time by which `snowflake_raise_floor` may move the floor ahead of the clock: one day. A request
-/// for a later time is probably a mistake, and is rejected.
+/// The maximum time by which `snowflake_raise_floor` may move the floor ahead of the clock: one day. Later times are
+/// probably a mistake, and are rejected.
 const MOST_AHEAD: Duration = Duration::from_secs(86_400);
 /// The minimum time that a call waits for the keeper, even if `max_wait` is shorter. An idle keeper answers a
 /// request within one second.
@@ -45,8 +43,8 @@ fn snowflake_accept_clock() {
     carry_out(Request::AcceptClock).or_report();
 }
 
-/// Raises the floor, so that no IDs with earlier times will be issued. The new floor is durable when the
-/// function returns.
+/// Raises the floor, so that no IDs with earlier times will be issued. When the function returns, the new floor is
+/// durable.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_raise_floor(floor: TimestampWithTimeZone) {
     let floor_us = unix_us(floor.into_inner());
@@ -56,8 +54,8 @@ fn snowflake_raise_floor(floor: TimestampWithTimeZone) {
     carry_out(Request::RaiseFloor(floor_us)).or_report();
 }
 
-/// Resets the horizon to the present, for an identity that this server has never used. With a registry, the
-/// registry selects the identity, and `worker_id` must be NULL.
+/// Resets the horizon to the present, for an identity that this server has never used. If a registry is set, it selects
+/// the identity, and `worker_id` must be NULL.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_reset_horizon(
     worker_id: default!(Option<i32>, "NULL"),
@@ -75,8 +73,8 @@ fn snowflake_reset_horizon(
     }
 }
 
-/// Returns the identity to use after the reset, or `None` if the registry will grant an identity. The identity fits in the
-/// session's layout.
+/// Returns the identity to use after the reset, or `None` if the registry will grant an identity. The returned identity
+/// fits in the session's layout.
 fn wanted_identity(worker_id: Option<i32>, datacenter_id: i32) -> Result<Option<Identity>, Error> {
     let worker_id = match (worker_id, config::registry()) {
         (None, Some(_)) => return Ok(None),
@@ -97,7 +95,7 @@ fn wanted_identity(worker_id: Option<i32>, datacenter_id: i32) -> Result<Option<
 /// Submits a request to the keeper, and waits for the answer.
 fn carry_out(request: Request) -> Result<(), Error> {
     let shared = memory::state()?;
-    // During recovery there is no keeper, and a restart would lose the request.
+    // During recovery, there is no keeper. A restart would lose the request.
     if server::is_in_recovery() {
         return Err(Error::NoKeeperInRecovery);
     }
@@ -130,8 +128,8 @@ struct Submitted {
     ticket: Ticket,
 }
 
-/// The last request of this backend. The request must be removed explicitly when the backend is terminated,
-/// because no destructor runs then. A ticket that is no longer in the slot has no effect.
+/// The last request of this backend. When the backend is terminated, no destructor runs, so the request must be removed
+/// explicitly. A ticket that is no longer in the slot has no effect.
 static LAST_TICKET: BackendLocal<Cell<Option<Ticket>>> = BackendLocal::new(Cell::new(None));
 static LEAVES_AT_EXIT: Once = Once::new();
 
@@ -160,8 +158,8 @@ impl Submitted {
         }
     }
 
-    /// Waits for the answer, and withdraws the request if there is no answer in time. Returns `None` if the
-    /// request was not carried out. If the outcome is unknown, raises a warning and returns `None`.
+    /// Waits for the answer, and withdraws the request if no answer arrives in time. Returns `None` if the request was
+    /// not carried out. If the outcome is unknown, raises a warning and returns `None`.
     fn wait(&self, deadline: &Deadline) -> Option<Answer> {
         let answer = PgTryBuilder::new(|| self.answer_before(deadline).or_else(|| self.withdraw_or_wait()))
             .catch_others(|cancel| {
@@ -198,7 +196,7 @@ impl Submitted {
         answer
     }
 
-    /// Leaves the slot. If the keeper has already claimed the request, the function raises a warning.
+    /// Leaves the slot. Raises a warning if the keeper has already claimed the request.
     fn leave(&self) {
         let slot = &self.shared.server_status.commands;
         if slot.withdraw(self.ticket) {
@@ -223,7 +221,7 @@ impl Submitted {
 }
 
 impl Drop for Submitted {
-    /// Removes the request from the slot. Dropping has no effect if the answer was already taken.
+    /// Removes the request from the slot, unless the answer was already taken.
     fn drop(&mut self) {
         self.shared.server_status.commands.leave(self.ticket);
     }

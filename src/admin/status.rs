@@ -100,7 +100,7 @@ fn snowflake_server_status() -> TableIterator<
     ))
 }
 
-/// Returns a warning if there is not much room for other segments.
+/// Returns a warning if little room is left for more segments.
 fn of_segments(in_use: usize) -> Option<String> {
     let most = config::max_segments();
     segment_table::is_near(in_use, most).then(|| {
@@ -125,14 +125,14 @@ fn snowflake_layouts_in_use() -> TableIterator<
     TableIterator::new(slots.into_iter().filter(|slot| !slot.is_left).map(move |slot| {
         let last_us = slot.key.last_tick_us(slot.counter);
         let ahead = interval(last_us - now_us);
-        // The value of a layout without the field is also 0, but is shown as NULL.
+        // Value 0 of a layout without the field is shown as NULL.
         let value = (slot.layout.max_clock_seq() > 0).then_some(slot.clock_seq.into());
         (slot.layout.label(), timestamptz(last_us), ahead, slot.issued as i64, value)
     }))
 }
 
-/// Returns one row for the current value of the clock sequence. Also returns one row for each other value
-/// that fits the session's layout but cannot be reused yet.
+/// Returns one row for the current value of the clock sequence, and one row for each other value that fits
+/// the session's layout but cannot be reused yet.
 #[pg_extern(schema = "snowflake_internal", volatile, parallel_safe)]
 fn snowflake_clock_sequence_values() -> TableIterator<
     'static,
@@ -158,9 +158,9 @@ fn resumes_at_us(shared: &State, now_us: i64) -> i64 {
     now_us.max(latest_us(shared, now_us, SlotKey::tick_us))
 }
 
-/// Returns whether the floor or an issued ID is more than `max_ahead` ahead of the clock, because the clock
-/// was set back. (The *next* ID can also be more than `max_ahead` ahead if IDs are issued at the maximum
-/// rate, but only for less than a tick.)
+/// Returns whether the clock was set back so that the floor or an issued ID is more than `max_ahead` ahead of
+/// it. (The *next* ID can also be more than `max_ahead` ahead if IDs are issued at the maximum rate, but only
+/// for less than a tick.)
 fn is_clock_behind(shared: &State, now_us: i64) -> bool {
     latest_us(shared, now_us, SlotKey::last_tick_us) > now_us
 }
@@ -178,7 +178,7 @@ fn latest_us(shared: &State, now_us: i64, time_of: impl Fn(&SlotKey, u64) -> i64
     let allowed = times.chain([begin]).map(|(max_value, time_us)| {
         let allowed_us = time_us - max_ahead_us();
         match shared.server_status.another_value_from_us(max_value) {
-            // The layout does not wait, but switches to another value of the clock sequence.
+            // The layout switches to another value of the clock sequence instead of waiting.
             Some(from_us) if is_far_ahead(allowed_us - now_us) => allowed_us.min(from_us.max(now_us)),
             _ => allowed_us,
         }
@@ -192,8 +192,8 @@ fn max_ahead_us() -> i64 {
 
 fn state_word(shared: &State, now_us: i64) -> &'static str {
     let server_status = &shared.server_status;
-    // A horizon in the past is not a problem if no call is waiting and the keeper can extend the horizon. In
-    // this case, no IDs were requested recently.
+    // A horizon in the past is not a problem if the keeper can extend it and no call is waiting. It only
+    // means that no IDs were requested recently.
     let is_hindered = report::report().error().is_some()
         || server_status.keeper.committing_for_us(now_us).is_some()
         || server_status.wakeup.is_wanted()

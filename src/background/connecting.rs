@@ -1,9 +1,9 @@
-//! Connects to a registry in the helper thread. The thread may block or compute for an unlimited time. For
-//! example, a name lookup may not return, or a server may make libpq hash a password for hours.
+//! Connects to a registry in the helper thread. The thread may block or compute for an unlimited time. For example, a
+//! name lookup may not return, or a server may make libpq hash a password for hours.
 //!
-//! The code calls no functions of the PostgreSQL server, because only the main thread may call them. Before
-//! each step, the thread publishes what it is about to do and how long that should take. The waiting process
-//! can then detect that the thread is stuck, and at which host.
+//! This code calls no functions of the PostgreSQL server, because only the main thread may call them. Before each step,
+//! the thread publishes what it is about to do and how long that should take. From this, the waiting process can detect
+//! that the thread is stuck, and at which host.
 
 use std::ffi::{CStr, CString};
 use std::hash::BuildHasher;
@@ -20,11 +20,10 @@ use crate::pg::wait::Interest;
 
 /// Time limit for reading the options. A service file may refer to a directory service.
 const TIME_FOR_OPTIONS: Duration = Duration::from_secs(30);
-/// Time limit for one name lookup. A name server that does not answer costs 10 s, and up to three may be
-/// configured.
+/// Time limit for one name lookup. An unresponsive name server costs 10 s, and up to three may be configured.
 const TIME_FOR_A_LOOKUP: Duration = Duration::from_secs(30);
 
-/// What the thread is doing.
+/// The current task of the thread.
 #[derive(Clone)]
 pub struct Task {
     /// The time at which the task should be complete.
@@ -59,8 +58,8 @@ impl Progress {
         self.has_answer.store(true, Ordering::Release);
     }
 
-    /// Returns whether any server has answered, even if no connection was established. libpq gives up after answers,
-    /// too, for example if the server asks for a password that the connection string does not contain.
+    /// Returns whether any server has answered, even if no connection was established. libpq can also give up after an
+    /// answer, for example if the server asks for a password that the connection string does not contain.
     pub fn has_answer(&self) -> bool {
         self.has_answer.load(Ordering::Acquire)
     }
@@ -92,7 +91,7 @@ pub fn connect(
     };
     let mut attempts = Attempts::new(hosts.steps(), TIME_FOR_A_LOOKUP, hosts.time, order);
     let mut problems = vec![];
-    // The reasons why addresses have rejected the connection, each with the key of its host.
+    // The reasons why addresses rejected the connection, each with the key of its host.
     let mut rejections = vec![];
     while let Some((step, limit)) = attempts.next_step() {
         let seconds = limit.as_secs();
@@ -131,8 +130,8 @@ pub fn connect(
     Err(Problem { text: problems.join("; "), rejection: rejection.map(|&(_, rejection)| rejection) })
 }
 
-/// Connects to one address. Returns when the connection is established or refused, or when the time limit has
-/// passed. libpq ignores its `connect_timeout` parameter when a connection is made in steps.
+/// Connects to one address. Returns when the connection is established or refused, or when the time limit has passed.
+/// When libpq connects in steps, it ignores its `connect_timeout` parameter.
 fn connect_to(
     string: &CStr,
     hosts: &Hosts,
@@ -143,8 +142,8 @@ fn connect_to(
     let deadline = Instant::now() + limit;
     let mut connection = Connection::start(&parameters(string, &hosts.parameters(found)))?;
     if let Some(problem) = connection.failure() {
-        // Since version 17, libpq checks `requirepeer` in this step, so it may have rejected a server that
-        // has accepted the connection.
+        // Since version 17, libpq checks `requirepeer` in this step. It may have rejected a server that has accepted
+        // the connection.
         if hosts.checks_peer && connection.has_listener() {
             progress.note_answer();
         }
@@ -166,7 +165,7 @@ fn connect_to(
                 Ok(Some(interest)) => interest,
                 Ok(None) => return Ok(connection),
                 Err(problem) => {
-                    // libpq itself rejects the server. Before version 17, it checks `requirepeer` now.
+                    // libpq itself rejects the server. Versions before 17 check `requirepeer` here.
                     if is_just_accepted {
                         progress.note_answer();
                     }
@@ -177,8 +176,8 @@ fn connect_to(
     }
 }
 
-/// Returns the connection string with default parameters before it and overriding parameters after it. Unless
-/// the connection string says otherwise, a host on which the registry is a standby counts as one that cannot be used.
+/// Returns the connection string with default parameters before it and overriding parameters after it. By default, a
+/// standby counts as an unusable host.
 fn parameters<'a>(string: &'a CStr, instead: &'a [(&'a CStr, CString)]) -> Vec<(&'a CStr, &'a CStr)> {
     let usual = [
         (c"fallback_application_name", c"snowflake_id"),

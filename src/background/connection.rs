@@ -1,8 +1,8 @@
-//! A connection to the registry, which is opened for one round of requests and then closed.
+//! A connection to the registry. It is opened for one round of requests and then closed.
 //!
-//! All waits in this module end at a deadline, or when the process is asked to stop. Because libpq can block
-//! while it connects, a helper thread opens the connection ([`connecting`](super::connecting)). If the thread
-//! gets stuck, the process must exit. A session tells its user to close it. The next process tries the other hosts first
+//! All waits in this module end at a deadline, or when the process is asked to stop. libpq can block while it connects,
+//! so a helper thread opens the connection ([`connecting`](super::connecting)). If the thread gets stuck, a background
+//! process must exit, and a session asks its user to close the session. The next process tries the other hosts first
 //! ([`crate::shared::stuck`]).
 
 use std::ffi::{CStr, CString};
@@ -21,10 +21,9 @@ use crate::wait_event::WaitEvent;
 
 /// The maximum time to wait for the registry's answer.
 const TIME_FOR_AN_ANSWER: Duration = Duration::from_secs(15);
-/// The longest time between two calls of [`KeepWaiting`].
+/// The maximum time between two calls of [`KeepWaiting`].
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-/// The maximum length of the message that reports a missing privilege, in bytes. The GRANT statements follow
-/// it.
+/// The maximum length of a message about a missing privilege, in bytes. The GRANT statements follow the message.
 const LONGEST_DENIAL: usize = 100;
 /// The additional time for a helper thread that has not finished by its deadline. On a busy machine, both the
 /// thread and this process can be delayed.
@@ -52,9 +51,9 @@ pub enum NoAnswer {
 pub struct Refused {
     pub problem: String,
     /// Whether the registry's database cannot process a value of the statement (SQLSTATE class 22). For example, its
-    /// encoding may not have a character of a name.
+    /// encoding may lack a character of a name.
     pub is_of_data: bool,
-    /// Whether the database contains no registry, or an old one without the function.
+    /// Whether the database contains no registry, or an old registry without the function.
     pub is_elsewhere: bool,
 }
 
@@ -73,7 +72,7 @@ impl Denied {
         }
         let role = quoted(&role);
         let functions: Vec<_> = functions.iter().map(|name| format!("snowflake_registry.{name}")).collect();
-        // The rest must not be cut off.
+        // Truncate only this message, not the statements that follow.
         let message = &error.message[..error.message.floor_char_boundary(LONGEST_DENIAL)];
         format!(
             "{message}; run in the database of the registry: GRANT USAGE ON SCHEMA snowflake_registry TO {role}; GRANT EXECUTE ON FUNCTION {} TO {role};",
@@ -99,8 +98,8 @@ pub type KeepWaiting<'a> = &'a mut dyn FnMut() -> bool;
 /// Connects to the first host of the list that accepts the connection.
 ///
 /// # Errors
-/// If the error is [`NoAnswer::Stopping`] or [`NoAnswer::Stuck`], or if a query is canceled, the helper thread may still be
-/// running. A background process must then exit, and the user must be asked to close a session.
+/// If the error is [`NoAnswer::Stopping`] or [`NoAnswer::Stuck`], or if a query is canceled, the helper thread may
+/// still be running. A background process must then exit. In a session, the user must be asked to close the session.
 pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, NoAnswer> {
     // If a previous process got stuck, wait before connecting.
     loop {
@@ -119,8 +118,8 @@ pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, N
         let mut late = vec![];
         (connecting::connect(&string, |host| known.order_of(host), &of_thread, &mut late), late)
     };
-    // SAFETY: `connecting` and `order_of` call only libpq and the C library. The thread owns what it uses, or shares it as
-    // `Progress`, which is `Sync`.
+    // SAFETY: `connecting` and `order_of` call only libpq and the C library. The thread owns what it uses, or shares it
+    // through `Progress`, which is `Sync`.
     let helper = unsafe { Helper::start(work) }
         .map_err(|problem| format!("could not start a thread for connecting: {problem}"))?;
     let mut overdue_since = None;
@@ -173,7 +172,7 @@ pub fn ask_for_rows(
     keep_waiting: KeepWaiting,
 ) -> Result<Vec<Reply>, NoAnswer> {
     let deadline = Instant::now() + TIME_FOR_AN_ANSWER;
-    // In JSON, a NUL is escaped.
+    // JSON cannot contain a NUL here, because it is escaped.
     let text = |text: &str| CString::new(text).map_err(|error| error.to_string());
     connection.send(&text(&call.query)?, &[Some(text(&call.request)?)])?;
     let mut is_sent = false;

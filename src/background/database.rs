@@ -9,7 +9,7 @@ use crate::pg::process;
 const PINNED: &[(&CStr, &CStr)] = &[
     (c"default_transaction_read_only", c"off"),
     (c"default_transaction_isolation", c"read committed"),
-    // This value is less than deadlock_timeout. If a deadlock occurs, the worker stops waiting before
+    // This value is less than deadlock_timeout. In a deadlock, the worker therefore stops waiting before
     // PostgreSQL cancels another process.
     (c"lock_timeout", c"500ms"),
     (c"search_path", c""),

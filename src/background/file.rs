@@ -10,8 +10,7 @@ use crate::pg::server;
 
 /// Opens the file for reading. Returns `None` if the file does not exist.
 pub fn open(name: &str) -> io::Result<Option<File>> {
-    // Without `O_NONBLOCK`, opening a named pipe would block until another process opens the pipe for
-    // writing.
+    // Without `O_NONBLOCK`, opening a named pipe would block until another process opens it for writing.
     let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path(name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
@@ -40,7 +39,7 @@ pub fn replace(name: &str, contents: impl FnOnce(&File) -> io::Result<Vec<u8>>) 
     Ok(file)
 }
 
-/// Removes the file. It is durably gone when this function returns.
+/// Removes the file. The removal is durable when this function returns.
 pub fn remove(name: &str) -> io::Result<()> {
     match fs::remove_file(path(name)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

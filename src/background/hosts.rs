@@ -13,14 +13,15 @@ use crate::pg::libpq::Options;
 /// The highest time limit that `connect_timeout` can set.
 const MOST_TIME_FOR_AN_ADDRESS: Duration = Duration::from_secs(60);
 
-/// A step to a host of the list. `Connect` has the host, and a copy with the address that was found.
+/// A step to a host of the list. `Connect` contains the host, and a copy of it with the address that was
+/// found.
 pub type Step<'a> = hosts::Step<&'a Host, (&'a Host, Host)>;
 
 pub struct Hosts {
     pub list: Vec<Host>,
     /// Time limit for each address.
     pub time: Duration,
-    /// Hashes hosts if their order is random.
+    /// Hashes hosts if their order is random, and is `None` otherwise.
     pub random: Option<RandomState>,
     /// Whether libpq checks the user who runs a server on a Unix-domain socket.
     pub checks_peer: bool,
@@ -77,13 +78,13 @@ impl Hosts {
 
     /// Returns the parameters that make libpq connect only to this host.
     pub fn parameters(&self, host: &Host) -> [(&'static CStr, CString); 3] {
-        // An empty parameter would not override the list of hosts in the connection string, but a list of two
+        // An empty parameter would not override the list of hosts in the connection string. A list of two
         // empty entries does.
         let is_twice =
             self.has_names && host.name.is_empty() || self.has_addresses && host.address.is_empty();
         let text = |text: &str| {
             let text = if is_twice { format!("{text},{text}") } else { text.to_owned() };
-            // Texts that come from libpq contain no NUL.
+            // Strings that come from libpq contain no NUL.
             CString::new(text).unwrap_or_default()
         };
         [(c"host", text(&host.name)), (c"hostaddr", text(&host.address)), (c"port", text(&host.port))]
@@ -91,8 +92,7 @@ impl Hosts {
 }
 
 impl Host {
-    /// Returns one entry for each address of the name. The function queries the name service, and may
-    /// therefore block.
+    /// Returns one entry for each address of the name. May block, because it queries the name service.
     pub fn look_up(&self) -> io::Result<impl Iterator<Item = Host>> {
         let addresses = (&*self.name, 0).to_socket_addrs()?;
         Ok(addresses.map(|address| Host { address: address_of(address), ..self.clone() }))
@@ -104,7 +104,7 @@ impl Host {
     }
 }
 
-/// Formats an address for libpq. An address with a scope, such as a link-local one, includes the scope.
+/// Formats an address for libpq. The scope of an address, such as a link-local address, is included.
 fn address_of(address: SocketAddr) -> String {
     match address {
         SocketAddr::V6(address) if address.scope_id() != 0 => {

@@ -1,6 +1,6 @@
 //! A file in the data directory to which changes are appended. [`snowflake_id_core::journal`] describes its lines.
 //!
-//! When the file has grown to more than twice the size of its first contents, it is replaced as a whole.
+//! When the file has grown to more than twice its original size, it is replaced as a whole.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use snowflake_id_core::journal;
 
 use super::file;
 
-/// The number of bytes by which a file may grow in any case before it is replaced.
+/// The number of bytes by which any file may grow before it is replaced.
 const LEAST_GROWTH: u64 = 1 << 20;
 
 /// A journal and what is known about its file.
@@ -29,13 +29,13 @@ pub struct Journal {
 struct Written {
     inode: u64,
     length: u64,
-    /// The length of the file when it was replaced.
+    /// The length of the file when it was last replaced.
     length_at_first: u64,
 }
 
 impl Journal {
-    /// Reads the file, and passes all changes to the closure `apply` in their order. The file is replaced before the
-    /// first change is appended.
+    /// Reads the file, and passes all changes to the closure `apply` in order. The file is replaced before the first
+    /// change is appended.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, is damaged, or was written by a newer version. The caller must not
@@ -54,9 +54,9 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Appends changes. If the file must be replaced, the closure `all` returns the changes that lead to the state
+    /// Appends changes. If the file must be replaced, the closure `all` returns the changes that produce the state
     /// before these changes. The changes are durable when this function returns. If the function fails, the file may
-    /// contain the changes, and is replaced by the next call.
+    /// contain the changes, and the next call replaces the file.
     pub fn append<C: Serialize>(&mut self, changes: &[C], all: impl FnOnce() -> Vec<C>) -> io::Result<()> {
         let written = match self.written.take().filter(|written| written.may_grow() && self.is_there(written))
         {
@@ -72,7 +72,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns whether the file is the one that was written last. An administrator may have replaced it.
+    /// Returns whether the file is still the one that was last written. An administrator may have replaced it.
     fn is_there(&self, written: &Written) -> bool {
         fs::symlink_metadata(file::path(self.name))
             .is_ok_and(|found| found.ino() == written.inode && found.len() == written.length)

@@ -1,12 +1,12 @@
-//! A file in the data directory that holds only for the server that wrote it.
+//! A file in the data directory that is valid only for the server that wrote it.
 //!
-//! A copy of the data directory contains a copy of the file. The file therefore records its own identity (device,
-//! inode, time of creation), the boot of the host, and the server to which it belongs. At least one of these
-//! facts differs in a base backup, in a copy by `cp -a`, on a rewound or promoted standby, and in a snapshot
-//! on another host. A fact that cannot be determined counts as different.
+//! A copy of the data directory contains a copy of the file. Therefore, the file records facts about itself (device,
+//! inode, time of creation), the boot of the host, and the server to which it belongs. At least one fact differs in a
+//! base backup, in a copy by `cp -a`, on a rewound or promoted standby, and in a snapshot on another host. A fact that
+//! cannot be determined counts as different.
 //!
-//! The file is always replaced as a whole. If the process dies during a write, the file still contains either
-//! the complete old version or the complete new version. The file is a [`journal`] with a single change. The checksum
+//! The file is always replaced as a whole. If the process dies during a write, the file still contains either the
+//! complete old version or the complete new version. The file is a [`journal`] with a single change. The checksum
 //! reveals a damaged file.
 
 use std::fmt::Display;
@@ -22,15 +22,15 @@ use snowflake_id_core::journal::{self, Damage};
 use super::file;
 use crate::pg::server;
 
-/// A file by its name and its first line.
+/// A file, given by its name and its first line.
 pub struct OwnFile {
     pub name: &'static str,
     pub header: &'static str,
 }
 
-/// What was read.
+/// The result of reading the file.
 pub enum Found<T> {
-    /// There is no file.
+    /// The file does not exist.
     Nothing,
     /// This server has written this state since its host was booted.
     Own(T),
@@ -108,7 +108,7 @@ impl OwnFile {
         Ok(Found::Damaged(problem_of(&damage)))
     }
 
-    /// Returns the text of the file, and the facts about the file. Returns `None` if the file does not exist.
+    /// Returns the contents of the file, and the facts about it. Returns `None` if the file does not exist.
     fn try_to_read(&self) -> io::Result<Option<(Vec<u8>, Original)>> {
         let Some(mut file) = file::open(self.name)? else { return Ok(None) };
         let mut text = vec![];
@@ -116,7 +116,7 @@ impl OwnFile {
         Ok(Some((text, Original::of(&file)?)))
     }
 
-    /// Removes the file. It is durably gone when this function returns.
+    /// Removes the file. The removal is durable when this function returns.
     pub fn remove(&self) -> Result<(), String> {
         file::remove(self.name)
             .map_err(|problem| format!("could not remove file \"{}\": {problem}", self.name))

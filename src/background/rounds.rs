@@ -10,21 +10,21 @@ use crate::pg::wait::wait;
 use crate::shared::wakeup::Wakeup;
 use crate::wait_event::WaitEvent;
 
-/// The maximum length of a received text in logs and views, in bytes.
+/// The maximum length of a received message in logs and views, in bytes.
 const LONGEST_PROBLEM: usize = 500;
 /// The shortest sleep. The minimum timeout of a latch is 1 ms.
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 
-/// The last logged text, so that the same text is not logged again after each attempt.
+/// The last logged message. The same message is not logged again after each attempt.
 pub struct Logged(Option<String>);
 
 impl Logged {
-    /// Takes over the text that the previous process may have logged.
+    /// Starts with the message that the previous process may have logged.
     pub fn before(text: Option<String>) -> Logged {
         Logged(text)
     }
 
-    /// Returns whether the text must be logged because it differs from the last logged text.
+    /// Returns whether the message must be logged because it differs from the last logged message.
     pub fn is_new(&mut self, text: Option<String>) -> bool {
         let is_new = text.is_some() && text != self.0;
         self.0 = text;
@@ -32,13 +32,13 @@ impl Logged {
     }
 }
 
-/// Truncates a received text for logs and views, and removes its control characters.
+/// Truncates a received message for logs and views, and removes its control characters.
 pub fn in_short(text: String) -> String {
     without_controls(&text[..text.floor_char_boundary(LONGEST_PROBLEM)])
 }
 
 /// Sleeps until `until`, or until another process requests the worker. A request before `asks_from` does not
-/// end the sleep. The closure `keep_waiting` is called after each wait. The closure returns a new value for
+/// end the sleep. After each wait, the closure `keep_waiting` is called. It returns a new value for
 /// `asks_from`, or `None` to end the sleep.
 pub fn sleep(
     wakeup: &Wakeup,
@@ -52,8 +52,7 @@ pub fn sleep(
         if now >= until || is_wanted && now >= asks_from {
             return;
         }
-        // Only the first request sets the latch. If a request is too early to count, sleep until the request
-        // counts.
+        // Only the first request sets the latch. If a request came too early to count, sleep until it counts.
         let next = if is_wanted { asks_from.min(until) } else { until };
         wait(next.saturating_duration_since(now).max(SHORTEST_NAP), WaitEvent::Registry.number());
         match keep_waiting() {

@@ -1,4 +1,4 @@
-//! How the keeper starts other workers.
+//! Starting of other workers by the keeper.
 
 use std::time::{Duration, Instant};
 
@@ -6,14 +6,14 @@ use pgrx::bgworkers::BackgroundWorkerBuilder;
 
 use crate::shared::wakeup::Wakeup;
 
-/// The time that the keeper allows a worker to start before the keeper starts another worker.
+/// How long the keeper waits for a worker to start before it starts another one.
 const TIME_TO_START: Duration = Duration::from_secs(2);
 
-/// Starts the worker that owns `wakeup`, unless it is running or may still be starting. The worker has this name in
-/// `pg_stat_activity`, and `function` in the library is its entry point. `last_start` is the time of the last start.
+/// Starts the worker that owns `wakeup`, unless it is running or may still be starting. The worker has the name `name`
+/// in `pg_stat_activity`, and its entry point is `function` in the library. `last_start` is the time of the last start.
 ///
 /// # Errors
-/// If no worker slot is free. The error is a message for administrators.
+/// Returns a message for administrators if no worker slot is free.
 pub fn start_if_missing(
     wakeup: &Wakeup,
     last_start: &mut Option<Instant>,

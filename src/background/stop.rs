@@ -1,4 +1,4 @@
-//! How a background worker stops.
+//! Stopping of background workers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +6,7 @@ use crate::pg::process;
 
 /// Set by SIGTERM.
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
-/// Whether SIGTERM must interrupt the worker. The flag is set during a commit, which may wait for an
+/// True if SIGTERM must interrupt the worker. The flag is set during a commit, which may wait for an
 /// unavailable standby, and during a call of a function that does not belong to the extension.
 static IS_INTERRUPTIBLE: AtomicBool = AtomicBool::new(false);
 

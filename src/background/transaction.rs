@@ -26,12 +26,12 @@ impl Problem {
     }
 }
 
-/// Runs `body` in a transaction, and commits whether `body` returns `Ok` or `Err`. If PostgreSQL raises an
-/// error, the transaction is rolled back, and the error message is returned as the problem. `before_commit`
-/// runs immediately before the commit.
+/// Runs `body` in a transaction, and commits, even if `body` returns `Err`. If PostgreSQL raises an error, the
+/// transaction is rolled back, and the error message is returned as the problem. `before_commit` runs immediately
+/// before the commit.
 ///
-/// If the process [is stopping](super::stop::is_stopping) when this function returns, the commit may not have
-/// reached a synchronous standby, because shutdown interrupts the wait for the standby without an error.
+/// If the process [is stopping](super::stop::is_stopping) when this function returns, the commit may not have reached a
+/// synchronous standby, because shutdown interrupts the wait for the standby without an error.
 pub fn transaction<T>(
     body: impl FnOnce() -> Result<T, Problem>,
     before_commit: impl FnOnce(),
@@ -40,9 +40,8 @@ pub fn transaction<T>(
         BackgroundWorker::transaction(AssertUnwindSafe(|| {
             process::commit_locally_at_least();
             let result = body();
-            // If a lock was granted just as lock_timeout expired, the interrupt of the timeout may still be
-            // pending. Process the interrupt now, because the interrupt would end the commit's wait for a
-            // standby.
+            // If a lock was granted just as lock_timeout expired, the interrupt of the timeout may still be pending.
+            // Process it now, because it would end the commit's wait for a standby.
             pgrx::check_for_interrupts!();
             before_commit();
             let_sigterm_interrupt();
@@ -56,7 +55,7 @@ pub fn transaction<T>(
         })
         .execute();
     keep_sigterm_from_interrupting();
-    // An error here, such as a lack of shared memory, ends the worker, and the next one reads what was committed.
+    // An error here, such as a lack of shared memory, ends the worker. The next worker reads what was committed.
     process::report_statistics();
     result
 }
@@ -66,7 +65,7 @@ fn message_of(error: &CaughtError) -> String {
         CaughtError::PostgresError(report)
         | CaughtError::ErrorReport(report)
         | CaughtError::RustPanic { ereport: report, .. } => {
-            // Truncate the message, because the message may quote a very long text.
+            // Truncate the message, which may quote a very long string.
             let message = report.message();
             message[..message.floor_char_boundary(LONGEST_MESSAGE)].into()
         }

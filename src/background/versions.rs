@@ -1,8 +1,8 @@
-//! What this version does with data and registries of other versions.
+//! How this version treats data and registries of other versions.
 //!
 //! Each file and each relation that the library writes contains the number of its format. A version reads all formats
-//! up to its own. It neither uses nor overwrites a newer format: after the library has been replaced by an older one,
-//! nothing is known about the IDs and numbers that were used meanwhile.
+//! up to its own. It neither uses nor overwrites a newer format. After an older library has replaced a newer one, it
+//! does not know which IDs and numbers were used in the meantime.
 
 use std::ffi::CStr;
 
@@ -15,12 +15,12 @@ use crate::pg::relation::Relation;
 /// The first column of the relations that the library writes.
 pub const FORMAT_COLUMN: (&CStr, pg_sys::Oid) = (c"format", pg_sys::INT4OID);
 
-/// Checks the formats of all rows of a relation of schema `snowflake_internal`, which this version writes in format
-/// `known`.
+/// Checks the formats of all rows of a relation in schema `snowflake_internal`. This version writes the relation in
+/// format `known`.
 ///
 /// # Errors
-/// Returns the problem to report if a format is newer, or if there is none, which counts as 0: a newer version may
-/// have changed the column.
+/// Returns the problem to report if a format is newer or missing. A newer version may have changed the column, so a
+/// missing format, which counts as 0, is an error.
 pub fn check_rows(relation: Relation, name: &str, known: i32) -> Result<(), Problem> {
     let mut unknown = None;
     relation.for_each_row([FORMAT_COLUMN], |[format]| {

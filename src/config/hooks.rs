@@ -1,9 +1,9 @@
 //! The hooks of the settings, which reject invalid values and react to changes.
 //!
-//! The text of `snowflake_id.layout` is stored in parsed form (see [`layout`](super::layout)). All other
-//! texts are stored unchanged. A connection string is parsed only to check that the string is valid.
-//! Connections use the original string, because the effective options also depend on a service file and on
-//! the environment.
+//! The value of `snowflake_id.layout` is stored in parsed form (see [`layout`](super::layout)). All other
+//! strings are stored unchanged. A connection string is parsed only to check that it is valid. Connections
+//! use the original string, because the effective options also depend on a service file and on the
+//! environment.
 
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -33,7 +33,7 @@ pub fn on_change() {
     ON_CHANGE.get()();
 }
 
-/// A check hook, which accepts or rejects the text of a setting.
+/// A check hook, which accepts or rejects the string value of a setting.
 pub type TextCheckHook =
     unsafe extern "C-unwind" fn(*mut *mut c_char, *mut *mut c_void, pg_sys::GucSource::Type) -> bool;
 
@@ -71,7 +71,7 @@ pub unsafe extern "C-unwind" fn check_registry(
         Err(problem) => Error::InvalidRegistry { problem },
     };
     if server::is_preloading() {
-        // Do not start without the registry, because the server could get the worker ID of another server.
+        // Do not start without the registry, because the server could use another server's worker ID.
         fail_start(problem);
     }
     reject(problem)

@@ -1,5 +1,5 @@
-//! The setting `snowflake_id.layout`. A session must never silently use a layout other than the configured
-//! layout. Invalid layouts are therefore handled as follows:
+//! The setting `snowflake_id.layout`. A session must never silently use a layout other than the configured layout.
+//! Therefore, invalid layouts are handled as follows:
 //!
 //! | an invalid layout | result |
 //! | --- | --- |
@@ -7,7 +7,7 @@
 //! | at a reload, or in SET, ALTER SYSTEM, ALTER DATABASE or ALTER ROLE | rejected; the old layout stays |
 //! | stored for a database or role while the library was not loaded | the session has no layout: every use is an error |
 //!
-//! The check hook parses the text and passes the layout to the assign hook, which must not fail.
+//! The check hook parses the string and passes the layout to the assign hook, which must not fail.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_void};
@@ -60,25 +60,24 @@ pub unsafe extern "C-unwind" fn check(
     }
     if IS_DEFINING.load(Ordering::Relaxed) || is_applied_at_login(source) || server::is_taking_over_settings()
     {
-        // Accept the invalid text. If the hook rejected the text, the session would use another layout, or
-        // could not start parallel workers. A session with an invalid text reports an error whenever it needs
-        // a layout.
+        // Accept the invalid string. If the hook rejected it, the session would use another layout, or could not start
+        // parallel workers. Instead, the session reports an error whenever it needs a layout.
         return true;
     }
     reject(Error::InvalidLayoutSetting { text: shown(text), problem })
 }
 
-/// Returns whether PostgreSQL applies the value at the start of a session, as for values set by ALTER
-/// DATABASE and ALTER ROLE. If the hook rejected such a value, PostgreSQL would only raise a warning, and use
-/// the setting of the next lower precedence. (While one of these commands is executed, the source is
-/// different, and the value can be rejected.)
+/// Returns whether PostgreSQL applies the value at the start of a session, as for values set by ALTER DATABASE and
+/// ALTER ROLE. If the hook rejected such a value, PostgreSQL would only raise a warning, and use the setting of the
+/// next lower precedence. (While ALTER DATABASE or ALTER ROLE is executed, the source is different, and the value can
+/// be rejected.)
 fn is_applied_at_login(source: pg_sys::GucSource::Type) -> bool {
     use pg_sys::GucSource::*;
     [PGC_S_GLOBAL, PGC_S_DATABASE, PGC_S_USER, PGC_S_DATABASE_USER].contains(&source)
 }
 
-/// Sets the layout of the session to the layout that the check hook has passed. The check hook passes no
-/// layout if the text is invalid.
+/// Sets the layout of the session to the layout that the check hook has passed. The check hook passes no layout for an
+/// invalid string.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn assign(_value: *const c_char, extra: *mut c_void) {
     // SAFETY: the check hook above has set `extra`.

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::pg::encoding::guessed_utf8;
 use crate::pg::{server, setting};
 
-/// The version of the library, such as 0.1.0-rc.1. Between two tags, the version names the commit.
+/// The version of the library, such as 0.1.0-rc.1. Between two tags, the version contains the commit.
 pub const VERSION: &str = env!("SNOWFLAKE_ID_VERSION");
 
 /// Returns the layout of the session, or the error to report.
@@ -39,7 +39,7 @@ fn invalid_layout() -> Error {
     }
 }
 
-/// Returns the distance of a newly written horizon from the clock plus `max_ahead`.
+/// Returns how far beyond the clock plus `max_ahead` a new horizon is.
 pub fn horizon_margin() -> Duration {
     milliseconds(&table::HORIZON_MARGIN)
 }
@@ -64,7 +64,7 @@ pub fn max_segments() -> usize {
     table::MAX_SEGMENTS.get().unsigned_abs() as usize
 }
 
-/// Returns the list of segments whose numbers are fetched before the first call, as it is set.
+/// Returns the unparsed list of segments whose numbers are fetched before the first call.
 pub fn prefetch_segments() -> CString {
     table::PREFETCH_SEGMENTS.get().unwrap_or_default()
 }
@@ -126,8 +126,8 @@ fn milliseconds(setting: &GucSetting<i32>) -> Duration {
     Duration::from_millis(setting.get().unsigned_abs().into())
 }
 
-/// Makes PostgreSQL reject unknown settings with the prefix `snowflake_id`. This function must be called
-/// after all settings have been defined.
+/// Makes PostgreSQL reject unknown settings with the prefix `snowflake_id`. Must be called after all settings
+/// have been defined.
 pub fn reserve_prefix() {
     // SAFETY: the argument is a C string.
     unsafe { pg_sys::MarkGUCPrefixReserved(c"snowflake_id".as_ptr()) };

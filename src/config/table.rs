@@ -39,7 +39,7 @@ pub const MOST_SEGMENTS: i32 = 65_536;
 /// The maximum of `sequence_spread`.
 const MOST_SPREAD: i32 = 65_535;
 
-/// Returns the version of the library, of which [`super::VERSION`] is the text.
+/// Returns [`super::VERSION`] as a C string.
 const fn version() -> &'static CStr {
     match CStr::from_bytes_with_nul(concat!(env!("SNOWFLAKE_ID_VERSION"), "\0").as_bytes()) {
         Ok(version) => version,
@@ -48,8 +48,8 @@ const fn version() -> &'static CStr {
 }
 
 /// Defines the settings. `on_change` is called after a change of a setting that affects the generator of a
-/// session. If the library was not preloaded, the settings that require a restart are not defined, because
-/// defining these settings would terminate the session.
+/// session. If the library was not preloaded, settings that require a restart are not defined, because
+/// defining them would terminate the session.
 pub fn define(on_change: fn()) {
     hooks::call_on_change(on_change);
     if server::is_preloading() {

@@ -1,4 +1,4 @@
-//! `snowflake_nextval()` and `snowflake_next()` in a default: the STABLE twin is the same C function.
+//! `snowflake_nextval()` and `snowflake_next()` in a default. The STABLE twin is the same C function.
 
 use pgrx::prelude::*;
 
@@ -22,9 +22,9 @@ pub unsafe extern "C-unwind" fn snowflake_nextval_support(fcinfo: pg_sys::Functi
     pg_sys::Datum::from(call.and_then(replacement).unwrap_or(std::ptr::null_mut()))
 }
 
-/// The executor checks the privilege on the called function when it initializes the expression, which is the next step.
-/// If the user lacks the privilege on either function, the call is left unchanged, because an error about the twin
-/// would be misleading.
+/// Returns the call of the twin. The next step, initializing the expression, checks the privilege on the called
+/// function. If the user lacks the privilege on either function, the call is left unchanged, because an error about the
+/// twin would be misleading.
 fn replacement(call: PlannedCall) -> Option<*mut pg_sys::FuncExpr> {
     let user = role::current_user();
     if !copy::is_planning(call)

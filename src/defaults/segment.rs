@@ -1,21 +1,21 @@
-//! `snowflake_segment_nextval()` in a default: the twins check the privileges of the table's owner.
+//! `snowflake_segment_nextval()` in a default. The twins check the privileges of the table's owner.
 //!
 //! A role that may insert rows into the table can take numbers by inserting rows. Therefore, the twin gives the role
-//! nothing that it could not have otherwise, even if the role writes the call by itself. On the other hand, a role that
-//! creates a table with such a default gets only the numbers that it may take as the owner of the table.
+//! nothing new, even if the role writes the call itself. Conversely, a role that creates a table with such a default
+//! gets only the numbers that it may take as the owner of the table.
 //!
-//! A call is replaced in these cases, if the default of a column contains the same call with the same name:
+//! A call is replaced in the following cases, if the default of a column contains the same call with the same name:
 //!
-//! * The query is an `INSERT` or a `MERGE` into the table. The twin is VOLATILE, so the plan is the same otherwise. The
-//!   executor checks the privilege to insert rows each time a plan is executed, before it evaluates the call.
-//! * `COPY FROM` plans the defaults of a table. The planner does not know the table, so it is that of the statement.
-//!   `COPY` in a function and the initial copy of a subscription insert in bulk, too, but with the privileges of the
-//!   current user.
+//! * The query is an `INSERT` or a `MERGE` into the table. The twin is VOLATILE, so the plan is otherwise the same.
+//!   Each time a plan is executed, the executor checks the privilege to insert rows before it evaluates the call.
+//! * `COPY FROM` plans the defaults of a table. The planner does not know the table, so the table of the statement is
+//!   used. `COPY` in a function and the initial copy of a subscription insert in bulk, too, but with the privileges of
+//!   the current user.
 //!
-//! All other calls are checked for the current user: in subqueries, functions and other commands, in the default of a
-//! domain, and with a name that is not a constant.
+//! All other calls are checked for the current user: calls in subqueries, functions and other commands, in the default
+//! of a domain, and with a name that is not a constant.
 //!
-//! A plan may be cached and executed by another role. The twin checks privileges at run time, so the table and the name
+//! A plan may be cached and executed by another role, so the twin checks privileges at run time. The table and the name
 //! are its arguments. They are ordinary constants, which `EXPLAIN` can show.
 
 use pgrx::prelude::*;
@@ -48,7 +48,7 @@ fn replacement(call: PlannedCall) -> Option<*mut pg_sys::FuncExpr> {
     let is_default = |table: &pg_sys::Oid| call.is_in_default_of(*table);
     let (twin, table) = if copy::is_planning(call) {
         let table = running_copy::relation(user).filter(is_default);
-        // As for `snowflake_nextval()`: the executor reports a missing privilege on the function.
+        // As with `snowflake_nextval()`, the executor reports a missing privilege on the function.
         let is_allowed = table.is_some() || function::may_execute(user, call.function());
         if !is_allowed || !copy::is_too_dear_to_repeat() {
             return None;

@@ -1,4 +1,4 @@
-//! The keeper reports its problems and warnings to administrators, in the log and in view `snowflake_status`.
+//! Reports the keeper's problems and warnings to administrators, in the log and in view `snowflake_status`.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
@@ -58,8 +58,8 @@ pub fn tell(
     warn(warning);
     let is_refused = matches!(gate, GatePlan::Refuse { .. }) || refusal.is_some();
     let problem = match (jump_us, gate) {
-        // Check for a clock jump first. A clock jump that the keeper does not follow can be the only reason
-        // why the identity is refused.
+        // Check for a clock jump first. A clock jump that the keeper does not follow can be the only reason for
+        // refusing the identity.
         (Some(jump_us), _) => Some(format!("the clock has jumped ahead by {} s", jump_us / 1_000_000)),
         (None, GatePlan::Refuse { identity, until_us }) => {
             let until = instant(until_us);
@@ -83,8 +83,8 @@ pub fn tell(
     }
 }
 
-/// Returns the reason why an identity that is set by hand is refused. `lease` is the former lease, which the server uses
-/// to its end.
+/// Returns the reason why an identity that is set by hand is refused. `lease` is the former lease, which the server may
+/// use until its end.
 pub fn refusal(identity: Identity, departure: Departure, lease: Option<Lease>) -> String {
     let until = lease.map_or_else(String::new, |lease| {
         format!(
@@ -100,7 +100,8 @@ pub fn refusal(identity: Identity, departure: Departure, lease: Option<Lease>) -
     )
 }
 
-/// Returns the warning of a standby on which only `snowflake_id.registry` is missing. Its primary uses leased identities.
+/// Returns the warning of a standby that lacks only `snowflake_id.registry`, although its primary uses leased
+/// identities.
 pub fn standby_warning() -> Option<String> {
     if config::registry().is_some() || server::current_database() != Some(config::database()) {
         return None;
@@ -119,8 +120,8 @@ pub fn standby_warning() -> Option<String> {
     })
 }
 
-/// Returns a warning if the registry has leased another identity than the one that is set by hand, unless there is a
-/// warning about the lease.
+/// Returns a warning if the registry has leased an identity that differs from the identity that is set by hand. A
+/// warning about the lease takes precedence.
 pub fn unused_by_hand(by_hand: Option<Identity>, lease_status: &LeaseStatus) -> Option<String> {
     let (by_hand, leased) = by_hand.zip(lease_status.lease)?;
     (by_hand != leased.identity && lease_status.warning().is_none()).then(|| {
@@ -131,10 +132,9 @@ pub fn unused_by_hand(by_hand: Option<Identity>, lease_status: &LeaseStatus) -> 
     })
 }
 
-/// Publishes whether the identity and the clock fit the server's default layout. The function must be called before the
-/// gate is opened, so that the state of the server does not become "ready" in between. If the server has no
-/// lease, the function checks the identity in the settings, because a server does not request an identity
-/// that does not fit.
+/// Publishes whether the identity and the clock fit the server's default layout. Must be called before the gate is
+/// opened, so that the state of the server does not become "ready" in between. If the server has no lease, the identity
+/// in the settings is checked, because a server does not request an identity that does not fit.
 pub fn note_misfit(shared: &State, wanted: Option<Lease>) {
     let asked_for = || Identity { datacenter: config::datacenter_id(), worker: 0 };
     let is_leased = config::registry().is_some();

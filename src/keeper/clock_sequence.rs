@@ -1,4 +1,4 @@
-//! The switch to another clock sequence value. After the clock has been set back, layouts with the field
+//! Switches to another clock sequence value. After the clock has been set back, layouts with the field
 //! `clock_seq` use another value instead of waiting. [`snowflake_id_core::clock_sequence`] decides when to
 //! switch and which value to use.
 //!
@@ -7,12 +7,12 @@
 //!
 //! 1. Promise the new value in shared memory. No session uses it yet.
 //! 2. Store the high-water mark of the current value, then the new value and its horizon. Both writes may
-//!    become durable before the commit, but the second write is never durable without the first write. After
-//!    a restart, the server may start with the new value, which is still unused. If only the keeper restarts,
-//!    the new keeper continues with the old value. Before the next switch, the keeper records the high-water
-//!    mark of the old value again.
-//! 3. Commit. The state is the same as after step 2, but both writes are durable.
-//! 4. Publish the new value. Sessions switch to it by themselves.
+//!    become durable before the commit, but the second is never durable without the first. After a restart,
+//!    the server may therefore start with the new value, which is still unused. If only the keeper restarts,
+//!    the new keeper continues with the old value, and records its high-water mark again before the next
+//!    switch.
+//! 3. Commit. Both writes are now durable. Otherwise, the state is the same as after step 2.
+//! 4. Publish the new value. Sessions then switch to it.
 
 use snowflake_id_core::clock_sequence::{Asked, next_value};
 use snowflake_id_core::left::Left;
@@ -23,7 +23,7 @@ use crate::background::stop::is_stopping;
 use crate::background::transaction::Problem;
 use crate::shared::memory::State;
 
-/// Switches to another value if [`next_value`] finds a value. Returns whether the value has changed.
+/// Switches to another value if [`next_value`] finds one. Returns whether the value has changed.
 pub fn open_next(shared: &State, asked: &Asked) -> Result<bool, Problem> {
     let history = &shared.server_status.history;
     let next = transaction(|| {
@@ -38,7 +38,7 @@ pub fn open_next(shared: &State, asked: &Asked) -> Result<bool, Problem> {
         }
         Ok(next)
     })?;
-    // A commit reports success even if shutdown has interrupted the wait for a standby.
+    // If shutdown interrupts the wait for a standby, the commit still reports success.
     let Some(next) = next.filter(|_| !is_stopping()) else { return Ok(false) };
     shared.open_value(next.floor_us, next.horizon);
     pgrx::log!(

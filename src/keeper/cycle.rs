@@ -33,15 +33,14 @@ use crate::shared::keeper_words::Closed;
 use crate::shared::lease::{self, LeaseStatus};
 use crate::shared::memory::State;
 
-/// The time for which the keeper continues to extend the horizon after the last ID was issued.
+/// How long the keeper continues to extend the horizon after the last ID was issued.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// The time between cycles while a problem persists, such as an error, a clock jump, or a missing identity.
 pub const RETRY_TIME: Duration = Duration::from_secs(2);
-/// Time between cycles while no IDs are issued. During this time, the cycles only check that the stored state
-/// still exists.
+/// The time between cycles while no IDs are issued. Such cycles only check that the stored state still exists.
 const IDLE_TIME: Duration = Duration::from_secs(10);
-/// The minimum time between cycles while calls wait for the keeper but the keeper cannot help the calls. Such
-/// calls repeat their requests. Only the first request after the start of a cycle sets the latch.
+/// The minimum time between cycles while calls wait for the keeper but the keeper cannot help them. Such calls repeat
+/// their requests. Only the first request after the start of a cycle sets the latch.
 const MINIMUM_PAUSE: Duration = Duration::from_millis(50);
 
 /// Sleeps until the latch is set or `pause` has passed. A pause of `None` has no time limit. Returns false if
@@ -71,7 +70,7 @@ struct Done {
 
 pub struct Keeper {
     shared: &'static State,
-    /// Whether this process has committed a horizon since its last failed transaction or shutdown horizon.
+    /// Whether this process has committed a horizon since its last failed transaction or its last shutdown horizon.
     has_committed: bool,
     /// The distance from the clock to the horizon in the last cycle, in microseconds.
     reach_us: i64,
@@ -121,8 +120,8 @@ impl Keeper {
                 }
             };
             self.shared.server_status.cycles.send();
-            // Another process may have set the latch for its request while the cycle waited for a lock or a
-            // standby. Such a wait resets the latch.
+            // Another process may have set the latch for its request while the cycle waited for a lock or a standby.
+            // Such a wait resets the latch.
             let pause =
                 if self.shared.server_status.wakeup.is_wanted() { Some(Duration::ZERO) } else { pause };
             if !sleep(pause) || !sleep(Some(minimum_pause)) {
@@ -132,7 +131,7 @@ impl Keeper {
         gate::stop(self.shared, self.has_committed);
     }
 
-    /// Returns whether the keeper can help waiting calls. Otherwise, the calls repeat their requests.
+    /// Returns whether the keeper can help waiting calls. If not, the calls repeat their requests.
     fn is_all_well(&self) -> bool {
         let jump_us = self.shared.server_status.keeper.clock_jump_us.load(Ordering::Relaxed);
         self.shared.gate.identity().is_some() && jump_us == 0 && !self.is_asked_in_vain
@@ -141,10 +140,10 @@ impl Keeper {
     /// Runs one cycle. Returns the pause before the next cycle.
     fn cycle(&mut self, is_wanted: bool) -> Result<Option<Duration>, Problem> {
         let server_status = &self.shared.server_status;
-        // Requests are taken before the clock is read. A request after this point is based on a later clock,
-        // and is served in the next cycle.
+        // Take the requests before reading the clock. A later request is based on a later clock, and is served in the
+        // next cycle.
         let asked_value = server_status.values.take_asked();
-        // A problem with the registry does not stop IDs from being issued while the lease lasts.
+        // Despite a problem with the registry, IDs can be issued while the lease lasts.
         let registry_problem = registry::start_if_needed(self.shared, &mut self.registry_started).err();
         segment::start_if_needed(&mut self.segments_started);
         let request = server_status.commands.waiting();
@@ -160,7 +159,7 @@ impl Keeper {
             matches!(request, Some((ticket, Request::AcceptClock)) if server_status.commands.claim(ticket));
         let mut jump_us = watch_clock::watch(self.shared, now_us, offset);
         if is_accepted {
-            // The first look has decided the answer, and the second one publishes that the clock is accepted.
+            // The check above determines the answer. The check below publishes that the clock is accepted.
             let answer = if jump_us.is_some() { Answer::Done } else { Answer::NoJump };
             server_status.history.set_clock_offset(offset);
             jump_us = watch_clock::watch(self.shared, now_us, offset);
@@ -178,8 +177,7 @@ impl Keeper {
         };
         let clock = Clock { now_us, offset, is_good: jump_us.is_none() };
         if lease_status.is_clock_set_since(clock.offset) {
-            // Ask the registry now instead of at the next renewal, because the keeper may have to reset the
-            // horizon.
+            // Ask the registry now rather than at the next renewal, because the keeper may have to reset the horizon.
             server_status.registry_wakeup.request();
         }
         let done = transaction(|| self.store_plan(&clock, is_active, &lease_status, raise, reset.is_some()));
@@ -190,7 +188,7 @@ impl Keeper {
         }
         let done = done?;
         if is_stopping() {
-            // If shutdown cut short a wait for a standby, the commit still looks successful. Do not publish.
+            // If shutdown cut short the wait for a standby, the commit still looks successful. Do not publish.
             return Ok(None);
         }
         self.carry_out(&done, &lease_status);
@@ -211,13 +209,13 @@ impl Keeper {
         Ok(match is_active {
             _ if is_value_opened => Some(Duration::ZERO), // The next cycle publishes the new value.
             true => Some(config::horizon_margin() / 2),
-            // After the problem is solved, there may be no waiting call that requests a cycle.
+            // When the problem is solved, possibly no call is waiting, so that nothing requests a cycle.
             false => Some(if self.is_all_well() { IDLE_TIME } else { RETRY_TIME }),
         })
     }
 
-    /// Switches to another value of the clock sequence if calls have requested another value and can use it.
-    /// Returns whether the value has changed.
+    /// Switches to another value of the clock sequence if calls have requested one and can use it. Returns whether the
+    /// value has changed.
     fn open_next_value(&mut self, clock: &Clock, widths: Widths) -> Result<bool, Problem> {
         let shared = self.shared;
         self.is_asked_in_vain = widths != Widths::default();
@@ -233,7 +231,7 @@ impl Keeper {
         Ok(is_opened)
     }
 
-    /// Resets the horizon, and answers the administrator's request if there is one.
+    /// Resets the horizon, and answers the administrator's request, if any.
     fn reset(&mut self, lease: &Lease, ticket: Option<Ticket>) -> Result<(), Problem> {
         let commands = &self.shared.server_status.commands;
         let claim = || ticket.is_none_or(|ticket| commands.claim(ticket));
@@ -247,7 +245,7 @@ impl Keeper {
             }
         };
         if let (Some(answer), Some(ticket)) = (answer, ticket) {
-            // A request is also answered if the keeper refuses the request before claiming it.
+            // If the keeper refuses a request before claiming it, the request is answered as well.
             commands.claim(ticket);
             commands.answer_claimed(answer);
         }
@@ -259,8 +257,8 @@ impl Keeper {
         microseconds(config::max_ahead() + config::horizon_margin())
     }
 
-    /// Lowers the stored horizon if `horizon_margin` or `max_ahead` was lowered. Otherwise, the new settings
-    /// would have no effect until the clock passed the old horizon.
+    /// Lowers the stored horizon if `horizon_margin` or `max_ahead` was lowered. Otherwise, the new settings would have
+    /// no effect until the clock passed the old horizon.
     fn shorten_if_settings_shrank(&mut self) -> Result<(), Problem> {
         let reach_us = self.reach_us();
         if reach_us < self.reach_us && self.shared.gate.identity().is_some() {
@@ -351,15 +349,15 @@ impl Keeper {
         if let Some(lease) = wanted {
             server_status.values.note_ends(lease.identity, &uses);
         }
-        // An identity that was leased or left must not be used by hand again, so the records of this are durable before
-        // the first ID under the lease.
+        // An identity that was leased, or left to a registry, must never be used by hand again. Therefore, these
+        // records are durable before the first ID under the lease.
         if let Some(lease) = used.filter(|lease| !lease.is_for_good())
             && lease_status.lease.is_some()
         {
             let registry_id =
                 lease_status.registry_id.ok_or_else(|| Problem("bug: the lease has no registry".into()))?;
             file.registry_id = Some(registry_id);
-            // The record of the identity that the file contains may have been lost.
+            // The file may contain an identity whose record has been lost.
             left.leave(
                 uses.iter().filter_map(|record| record.identity).chain(file.used_by_hand),
                 lease.identity,
@@ -367,7 +365,7 @@ impl Keeper {
                 clock.now_us,
             );
         }
-        // If only the gate is closed, the server may issue IDs under this identity again later.
+        // If the gate is merely closed, the server may issue IDs under this identity again later.
         let used_by_hand = match used {
             Some(lease) => Some(lease.identity).filter(|_| lease.is_for_good()),
             None => file.used_by_hand,
@@ -377,7 +375,7 @@ impl Keeper {
         let unstored = stored_left.add(&left);
         let mut records = plan.records.clone();
         if uses.is_empty() && !unstored.is_empty() {
-            // The records of use were lost, and the history with them.
+            // The records of use were lost, and the history was lost with them.
             let until_us = clock.now_us + microseconds(config::max_ahead());
             records.push(Use { identity: None, scope: Scope::ZERO, until_us });
         }
@@ -388,14 +386,14 @@ impl Keeper {
             }
         }
         if stored.copied_us > 0 && horizons[0].is_some() {
-            // The new horizon is above the copied ones. Overwrite these on all tracks.
+            // The new horizon is above the copied horizons. Overwrite the copied horizons on all tracks.
             horizons = [0, 1].map(|track| horizons[track].or(Some(stored.horizons[track])));
         }
         store.write(&records, &unstored, horizons);
         let has_history = plan.loss == Some(Loss::NothingKnown)
             && (has_uses || server_status.keeper.is_restored.load(Ordering::Relaxed));
         let refusal = refused.map(|(identity, departure)| refusal(identity, departure, wanted));
-        // While the former lease lasts, IDs are issued.
+        // While the former lease lasts, IDs can be issued.
         let (refusal, unused) = if wanted.is_none() { (refusal, None) } else { (None, refusal) };
         let warning = unused.or_else(|| risk(&store)).or_else(|| unused_by_hand(by_hand, lease_status));
         let stored_at = stored.stored_at;
@@ -434,8 +432,8 @@ impl Keeper {
             server_status.commands.answer_claimed(Answer::Done);
         }
         if plan.is_another_needed {
-            // The keeper requests another identity only once for each lease number. The registry worker
-            // repeats the request while no identity is available.
+            // The keeper requests another identity only once for each lease number. While no identity is available, the
+            // registry worker repeats the request.
             if server_status.keeper.another_needed_after.swap(lease_status.number, Ordering::Relaxed)
                 != lease_status.number
             {

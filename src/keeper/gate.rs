@@ -13,11 +13,11 @@ use crate::pg::process;
 use crate::shared::keeper_words::Closed;
 use crate::shared::memory::State;
 
-/// Applies the plan to the gate. The parameter `number` is the number of the lease status on which the plan
-/// is based, and `why` is the reason to publish if the plan closes the gate.
+/// Applies the plan to the gate. `number` is the number of the lease status on which the plan is based. `why` is the
+/// reason to publish if the plan closes the gate.
 ///
-/// Slots are never usable beyond the lease for which the gate is open, because the gate is closed before the
-/// range of another lease is set.
+/// Slots are never usable beyond the lease for which the gate is open, because the gate is closed before the range of
+/// another lease is set.
 pub fn apply(shared: &State, plan: &Plan, wanted: Option<Lease>, number: u64, why: Closed) {
     match plan.gate {
         GatePlan::Stay => {
@@ -44,8 +44,7 @@ pub fn apply(shared: &State, plan: &Plan, wanted: Option<Lease>, number: u64, wh
     }
 }
 
-/// Raises every slot to a floor that an administrator requested. The function opens the gate again if the
-/// gate was open before.
+/// Raises every slot to a floor that an administrator requested. If the gate was open before, it is opened again.
 pub fn raise_floor(shared: &State, floor_us: i64, number: u64) {
     let open_for = shared.gate.identity().map(|identity| shared.server_status.keeper.lease_of(identity));
     shared.fence([floor_us; TRACKS], false);
@@ -54,16 +53,15 @@ pub fn raise_floor(shared: &State, floor_us: i64, number: u64) {
     }
 }
 
-/// Fences the slots, and stores the exact high-water mark of the issued IDs as the horizon, so that the next
-/// start need not wait for the clock. A keeper that has not committed a horizon only fences the slots,
-/// because it must not lower the stored horizon.
+/// Fences the slots, and stores the exact high-water mark of the issued IDs as the horizon, so that the next start need
+/// not wait for the clock. A keeper that has not committed a horizon only fences the slots, because it must not lower
+/// the stored horizon.
 ///
-/// Lowering the stored horizon is safe, because every issued ID is before the high-water mark, and no ID is
-/// issued after the fence. The commit need not wait for a standby. A standby without this commit only has a
-/// higher horizon.
+/// Lowering the stored horizon is safe: every issued ID is before the high-water mark, and no ID is issued after the
+/// fence. The commit need not wait for a standby, because a standby without this commit only has a higher horizon.
 ///
-/// The stored state is locked before the fence, so that calls can use up the published horizon while the
-/// keeper waits for the lock.
+/// The stored state is locked before the fence, so that calls can use up the published horizon while the keeper waits
+/// for the lock.
 pub fn store_shutdown_horizon(shared: &State, has_committed: &mut bool) -> Result<(), Problem> {
     if !*has_committed {
         shared.shutdown_horizons();
@@ -81,13 +79,13 @@ pub fn store_shutdown_horizon(shared: &State, has_committed: &mut bool) -> Resul
         Ok(ends)
     })?;
     *has_committed = false;
-    // The server has issued no IDs beyond these horizons, and will not issue any.
+    // The server has not issued IDs beyond these horizons, and will not do so.
     ends.into_iter().enumerate().for_each(|(track, end)| history.lower_promise(track, end));
     Ok(())
 }
 
-/// Stores the shutdown horizon when the server is stopped. If the gate is closed, no IDs are issued, but the horizons that
-/// this keeper has stored may have been emptied since the last cycle.
+/// Stores the shutdown horizon when the server is stopped. This is also done while the gate is closed if this keeper
+/// has stored horizons, because their view may have been emptied since the last cycle.
 pub fn stop(shared: &State, mut has_committed: bool) {
     shared.server_status.keeper.set_closed(Closed::Starting);
     if shared.gate.identity().is_none() && !has_committed {

@@ -1,5 +1,5 @@
-//! The identity that is set by hand. It comes from the settings. If the settings contain no worker ID, the identity comes
-//! from the server's row in table `snowflake_workers`.
+//! The identity that is set by hand. It comes from the settings or, if they contain no worker ID, from the server's row
+//! in table `snowflake_workers`.
 
 use pgrx::pg_sys;
 use snowflake_id_core::Identity;
@@ -9,9 +9,9 @@ use crate::config;
 use crate::pg::relation::{Extension, Kind, Relation};
 use crate::pg::rows::is_text;
 
-/// Returns the identities in the settings and in the server's row. The first one that exists is the identity that is set by
-/// hand. `last_row` is the identity that was in the row when it was last read. A server that can do without its row does not
-/// wait for a locked table.
+/// Returns the identity in the settings and the identity in the server's row. The first one that exists is the identity
+/// that is set by hand. `last_row` is the identity in the row as of the last read. If the server can do without its
+/// row, it does not wait for a locked table.
 pub fn by_hand(extension: Extension, last_row: Option<Identity>) -> Result<[Option<Identity>; 2], Problem> {
     let setting = config::identity();
     if config::registry().is_some() {
@@ -26,8 +26,8 @@ pub fn by_hand(extension: Extension, last_row: Option<Identity>) -> Result<[Opti
     Ok([None, find_row(table.ok_or_else(problem)?)])
 }
 
-/// Returns the identity in the server's row, if any. Returns `None` if the table does not exist, or if another session has
-/// locked it.
+/// Returns the identity in the server's row, if any. Returns `None` if the table does not exist or is locked by another
+/// session.
 pub fn row_if_free(extension: Extension) -> Option<Option<Identity>> {
     let table = extension.lock_if_free(extension.schema()?, c"snowflake_workers", Kind::Table)?;
     let row = find_row(table);
@@ -44,7 +44,7 @@ fn find_row(table: Relation) -> Option<Identity> {
         (c"worker_id", pg_sys::INT4OID),
     ];
     table.for_each_row(columns, |[name, datacenter, worker]| {
-        // The constraints that forbid negative numbers in the table may have been dropped.
+        // The table's constraints that forbid negative numbers may have been dropped.
         let number = |value: Option<pg_sys::Datum>| u32::try_from(value?.value() as i32).ok();
         if let (Some(name), Some(datacenter), Some(worker)) = (name, number(datacenter), number(worker))
             && is_text(name, &node_name)

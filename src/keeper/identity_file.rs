@@ -1,9 +1,9 @@
-//! The file in which a server stores which identity it uses by hand, and which identities it has left to registries:
-//! `snowflake_id.identity` in the data directory.
+//! The file `snowflake_id.identity` in the data directory. It contains the identity that the server uses by hand, and
+//! the identities that it has left to registries.
 //!
-//! The identity in use counts only for the server that [wrote the file](crate::background::own_file). The identities that
-//! were left also count on copies. The keeper stores them in its database, too, but they would be lost there if the
-//! extension were dropped and the server were then stopped.
+//! The identity in use counts only for the server that [wrote the file](crate::background::own_file). The identities
+//! that were left to registries also count on copies. The keeper's database contains these identities, too, but would
+//! lose them if the extension were dropped and the server were then stopped.
 
 use pgrx::log;
 use serde::{Deserialize, Serialize};
@@ -29,22 +29,23 @@ struct State {
     left: Vec<(Identity, Departure)>,
 }
 
-/// The file of this server, and what this process knows of its contents.
+/// The file of this server, and what this process knows about it.
 pub struct IdentityFile {
     /// The contents that this server has written since its host was booted.
     written: Option<State>,
-    /// The contents that could not be written, and are not needed.
+    /// The contents that could not be written. The server does not depend on them.
     unwritten: Option<State>,
-    /// The identity under which this very server issues IDs by hand, or issued IDs before this process was started.
+    /// The identity under which this very server issues IDs by hand, or did so before this process was started.
     pub used_by_hand: Option<Identity>,
-    /// The registry from which the server with this data directory last leased an identity. A copy has the registry of its
-    /// original at the time of the copy.
+    /// The registry from which the server with this data directory last leased an identity. In a copy, this is the
+    /// registry of the original at the time of the copy.
     pub registry_id: Option<Uuid>,
     pub left: Left,
 }
 
 impl IdentityFile {
-    /// Reads the file. If there is none, an earlier version may have used leases: see [`State::of_earlier_version`].
+    /// Reads the file. If it does not exist, an earlier version may have used leases: see
+    /// [`State::of_earlier_version`].
     ///
     /// # Errors
     /// Returns the problem if another version has written the file.
@@ -73,12 +74,12 @@ impl IdentityFile {
         left.latest().is_some_and(|latest| self.registry_id != Some(latest.registry_id))
     }
 
-    /// Writes the file if the contents have changed. The contents are durable when this function returns. A server that has
-    /// never leased an identity does not depend on the file, unless the file contains an identity that is out of date.
+    /// Writes the file if the contents have changed. The contents are durable when this function returns. A server that
+    /// has never leased an identity does not need the file, unless the file contains an outdated identity.
     pub fn write(&mut self, by_hand: Option<Identity>, left: &Left) -> Result<(), String> {
         let state = State { by_hand, registry_id: self.registry_id, left: left.iter().collect() };
         (self.used_by_hand, self.left) = (by_hand, left.clone());
-        // An empty file would only say that this server has used no identity.
+        // An empty file would only mean that this server has used no identity.
         if self.written.as_ref().unwrap_or(&State::default()) == &state
             || self.unwritten.as_ref() == Some(&state)
         {
@@ -102,13 +103,14 @@ impl IdentityFile {
 }
 
 impl State {
-    /// Returns the contents for a server on which an earlier version, which had no such file, may have leased identities.
-    /// The lease file shows this. All identities that the server has used, or has leased, then belong to the registry.
+    /// Returns the contents for a server on which an earlier version, which had no such file, may have leased
+    /// identities. The lease file shows whether it did. In this case, all identities that the server has used or leased
+    /// belong to the registry.
     fn of_earlier_version(stored: &Left, uses: &Uses) -> Result<State, String> {
         let (Found::Own(lease) | Found::Copy(lease), _) = lease_file::read()? else {
             return Ok(State::default());
         };
-        // The records in the database may be later than a copied lease file.
+        // The records in the database may be newer than a copied lease file.
         let Some(registry_id) = lease.registry_id.filter(|_| stored.is_empty()) else {
             return Ok(State::default());
         };

@@ -1,16 +1,16 @@
 //! The keeper is the background worker that writes the horizon ahead of the IDs, determines the identity of
-//! the server, and opens and closes the gate.
+//! the server, and opens and closes the gate. The horizon is the time up to which IDs may be issued.
 //!
-//! Its decisions are a pure function of what it reads: [`snowflake_id_core::keeper_plan`]. This module
-//! carries them out. The keeper performs these steps in each cycle:
+//! The decisions of the keeper are a pure function of what it reads: [`snowflake_id_core::keeper_plan`]. This
+//! module carries them out. In each cycle, the keeper:
 //!
-//! 1. The keeper locks and reads the stored state, reads the clock and the settings, and makes a plan.
-//! 2. The keeper records in shared memory which horizon it is about to store.
-//! 3. The keeper stores the records and the horizon of the plan, and **commits**.
-//! 4. After the commit, the keeper publishes the horizon, and opens or closes the gate according to the plan.
+//! 1. locks and reads the stored state, reads the clock and the settings, and makes a plan;
+//! 2. records in shared memory which horizon it is about to store;
+//! 3. stores the records and the horizon of the plan, and **commits**;
+//! 4. publishes the horizon, and opens or closes the gate according to the plan.
 //!
-//! The keeper publishes only a horizon that it wrote and committed itself, without an error in between. If
-//! the keeper dies:
+//! The keeper publishes a horizon only if it wrote and committed the horizon itself, without an error in
+//! between. If the keeper dies:
 //!
 //! - Before the commit, nothing has changed.
 //! - Between the commit and the publication, the stored horizon is higher than necessary.

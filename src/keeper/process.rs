@@ -56,14 +56,14 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
     let last_error = report::report().error();
     if last_error.as_ref() == Some(&cannot_connect) {
         // The previous keeper failed in the same way and exited. Wait before the next attempt, because each
-        // attempt logs an error.
+        // failure logs an error.
         BackgroundWorker::wait_latch(Some(RETRY_TIME));
     }
     report::report_error(Some(&cannot_connect), clock::clock_us());
     server_status.keeper.set_closed(Closed::Problem);
     database::connect(&database);
     // The problem that stopped the previous keeper may also stop this process. Report the problem until a
-    // cycle has succeeded.
+    // cycle succeeds.
     let last_error = last_error.filter(|error| *error != cannot_connect);
     report::report_error(last_error.as_deref(), clock::clock_us());
     server_status.keeper.set_closed(if last_error.is_some() { Closed::Problem } else { Closed::Starting });
@@ -72,8 +72,8 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
     process::exit(1);
 }
 
-/// This function runs whenever the process exits, except after SIGKILL. After SIGKILL, the postmaster
-/// reinitializes all shared memory.
+/// Runs whenever the process exits, except after SIGKILL. After SIGKILL, the postmaster reinitializes all
+/// shared memory.
 fn on_exit() {
     let Ok(shared) = memory::state() else { return };
     if !is_stopping() && report::report().error().is_none() {

@@ -1,11 +1,11 @@
-//! Reset of the horizon. The function `snowflake_reset_horizon()` repairs a server whose horizon is in the
-//! far future because the server was started with a clock that was years ahead. A server with a leased
-//! identity resets its horizon by itself if the registry confirms its clock.
+//! Reset of the horizon. A horizon is in the far future if the server was started with a clock that was years ahead.
+//! The function `snowflake_reset_horizon()` repairs such a server. A server with a leased identity resets its horizon
+//! automatically if the registry confirms its clock.
 //!
-//! After a reset the server starts at the present, so it may use timestamps again for which it has issued IDs
-//! before. No ID is repeated, because the new identity was never used on this server. The identities that
-//! were used stay blocked until the horizon reaches its old value again. Layouts with a clock sequence start
-//! again with value 0: the reset retires all slots, so nothing else can issue the same numbers.
+//! After a reset, the server starts at the present, so it may reuse timestamps for which it has issued IDs. No ID is
+//! repeated, because the new identity was never used on this server. The used identities stay blocked until the horizon
+//! reaches its old value again. Layouts with a clock sequence start again with value 0. This is safe because the reset
+//! retires all slots, so nothing else can issue the same numbers.
 
 use snowflake_id_core::Lease;
 use snowflake_id_core::left::Left;
@@ -22,15 +22,14 @@ use crate::shared::keeper_words::Closed;
 use crate::shared::memory::State;
 
 /// Resets the horizon for the identity in a lease, as [`begin_again`] determines. The closure `claim` claims the
-/// administrator's request, if any, before the first irreversible step. From that step until the end of the
-/// reset, the keeper counts as not having committed a horizon (`has_committed`). Returns the result of the
-/// reset, or `None` if the administrator has withdrawn the request.
+/// administrator's request, if any, before the first irreversible step. From that step until the end of the reset, the
+/// keeper counts as not having committed a horizon (`has_committed`). Returns the result of the reset, or `None` if the
+/// administrator has withdrawn the request.
 ///
-/// If the process dies, or the commit fails, no ID is repeated, because the used identities are stored as
-/// blocked before the low horizon is stored. Until shared memory is reinitialized, the high floor remains in
-/// effect and no ID below the floor can be issued. The reset can be requested again. After shared memory is
-/// reinitialized, the floor is the stored horizon: either the high one, or the low one with the used
-/// identities blocked.
+/// If the process dies or the commit fails, no ID is repeated, because the used identities are stored as blocked before
+/// the low horizon is stored. The high floor remains in effect until shared memory is reinitialized, and no ID below
+/// the floor can be issued. The reset can be requested again. After shared memory is reinitialized, the floor is the
+/// stored horizon: either the high one, or the low one with the used identities blocked.
 pub fn reset(
     shared: &State,
     lease: &Lease,
@@ -61,11 +60,11 @@ pub fn reset(
         if let Some(answer) = refusal(&stored) {
             return Ok(Err(Some(answer)));
         }
-        // The keeper can claim the request now, because the transaction waits for no more locks.
+        // The transaction waits for no more locks, so the keeper can claim the request now.
         if !claim() {
             return Ok(Err(None));
         }
-        // From here on, the reset may be durable even if it does not end: the next start may then begin lower.
+        // From here on, the reset may be durable even if it fails. The next start may then begin at the lower horizon.
         pgrx::log!("snowflake_id: resetting the horizon to the current time for {}", lease.identity);
         shared.shutdown_horizons();
         *has_committed = false;
@@ -74,8 +73,8 @@ pub fn reset(
         let horizons = [horizon, Horizon::NONE];
         let highest_us = server_status.history.snapshot().highest_us;
         let records = records_before_reset(&stored.uses, lease.identity, server_status.value(), highest_us);
-        // A row that was overwritten in place can be read before the commit. Record the new horizons first,
-        // so that the keeper does not attribute this change to another process.
+        // A row that was overwritten in place can be read before the commit. Record the new horizons first, so that the
+        // keeper does not attribute this change to another process.
         server_status.history.reset(horizons, floor_us);
         store.write(&records, &Left::default(), horizons.map(Some));
         Ok(Ok(floor_us))

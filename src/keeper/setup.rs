@@ -1,5 +1,5 @@
-//! The warning of `CREATE EXTENSION` about a server that cannot issue IDs yet. Without this warning, the
-//! problem would only be discovered when the first `INSERT` fails.
+//! The warning of `CREATE EXTENSION` about a server that cannot issue IDs yet. Without this warning, users
+//! would notice the problem only when the first `INSERT` fails.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,9 +18,8 @@ use crate::wait_event::WaitEvent;
 /// The maximum time to wait for a cycle of the keeper.
 const TIME_TO_LOOK: Duration = Duration::from_millis(500);
 
-/// Raises a warning if the configuration is incomplete. No warning is raised while a dump is restored,
-/// because the server may be configured later. The function also records for the keeper whether a dump is
-/// being restored.
+/// Raises a warning if the configuration is incomplete. While a dump is restored, no warning is raised,
+/// because the server may be configured later. Also records for the keeper whether a dump is being restored.
 pub fn warn() {
     let is_restoring = server::is_restoring();
     if let Ok(shared) = memory::state()
@@ -50,11 +49,11 @@ fn no_worker_id() -> Error {
     Error::NoWorkerId { database, node_name: config::node_name() }
 }
 
-/// Returns the reason why the server cannot issue IDs, if the keeper uses another database. The reason is
-/// unknown while the keeper is starting.
+/// If the keeper uses another database, returns the reason why the server cannot issue IDs. The reason is not
+/// known while the keeper is starting.
 fn missing_elsewhere(shared: &State) -> Option<Error> {
-    // Wait for a new cycle, because the extension may have been created in the keeper's database since the
-    // last cycle.
+    // Wait for a new cycle. The extension may have been created in the keeper's database since the last
+    // cycle.
     let server_status = &shared.server_status;
     let seen = server_status.cycles.count();
     server_status.wakeup.request();

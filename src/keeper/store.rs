@@ -1,25 +1,24 @@
-//! The state that survives a restart of the server. The state consists of the server's horizons and the
-//! identities under which the server has issued IDs.
+//! The state that survives a restart of the server: the server's horizons, and the identities under which it has issued
+//! IDs.
 //!
 //! | materialized view | one row for |
 //! | --- | --- |
 //! | `snowflake_internal.horizon` | each track: its value and [`Horizon`] |
 //! | `snowflake_internal.used_identity` | each kind of record of use: see [`Use`] |
 //!
-//! Rows are overwritten in place ([`crate::pg::rows`]). Such a write is WAL-logged, and a rollback does not
-//! undo the write. A write is durable only after the commit. A crash before the commit may lose a value that
-//! other processes can already read. If a crash loses a write, it also loses all later writes.
+//! Rows are overwritten in place ([`crate::pg::rows`]). A write is WAL-logged, and a rollback does not undo it. A write
+//! is durable only after the commit, but other processes can read it before. A crash before the commit may lose the
+//! write. If a crash loses a write, it also loses all later writes.
 //!
-//! Both views are WAL-logged, replicated to physical standbys, included in base backups, and kept by
-//! `pg_upgrade`. The views are not included in dumps or publications, not even in a publication
-//! `FOR ALL TABLES` or `FOR ALL SEQUENCES`. The rows are facts about one server and must not be copied to
-//! other servers. Therefore, the state is stored in materialized views rather than in a table and a sequence.
-//! In addition, SQL statements cannot change the rows of materialized views, not even in a tool that copies
-//! sequences.
+//! Both views are WAL-logged, replicated to physical standbys, included in base backups, and kept by `pg_upgrade`. The
+//! rows are facts about one server and must not be copied to other servers. Therefore, the state is not stored in a
+//! table and a sequence, but in materialized views. They are not included in dumps or publications, not even in a
+//! publication `FOR ALL TABLES` or `FOR ALL SEQUENCES`. In addition, neither SQL statements nor tools that copy
+//! sequences can change the rows of materialized views.
 //!
-//! The query of each view raises an error, so a script that refreshes all materialized views does not empty
-//! them. Only a refresh `WITH NO DATA` empties a view, because such a refresh does not run the query. The
-//! keeper detects that the stored state was lost.
+//! The query of each view raises an error, so a script that refreshes all materialized views does not empty them. Only
+//! a refresh `WITH NO DATA` empties a view, because it does not run the query. The keeper then detects that the stored
+//! state was lost.
 
 use std::ffi::CStr;
 
@@ -42,7 +41,7 @@ use crate::pg::server;
 use crate::shared::history::HistoryWords;
 use crate::shared::memory;
 
-/// The format of the rows of both views. A version that changes their meaning raises the number.
+/// The format of the rows of both views. A version that changes the meaning of the rows raises the number.
 const FORMAT: i32 = 1;
 const HORIZON_COLUMNS: [(&CStr, pg_sys::Oid); 5] = [
     FORMAT_COLUMN,
@@ -61,7 +60,7 @@ const USED_COLUMNS: [(&CStr, pg_sys::Oid); 8] = [
     (c"registry_id", pg_sys::UUIDOID),
     (c"registry_since_us", pg_sys::INT8OID),
 ];
-/// A placeholder for all identities or clock sequence values that do not have their own row.
+/// A placeholder for all identities or clock sequence values that do not have a row of their own.
 const OTHERS: i32 = -1;
 
 /// The two materialized views, locked until the end of the transaction.
@@ -76,7 +75,7 @@ pub struct Stored {
     pub horizons: [Horizon; TRACKS],
     pub uses: Uses,
     pub left: Left,
-    /// The highest horizon that was stored in another database of which this database is a copy, or 0.
+    /// The highest horizon that another database had stored when this database was copied from it, or 0.
     pub copied_us: i64,
     /// The OIDs of the database and of the view that contains the horizons.
     pub stored_at: (u32, u32),
@@ -96,8 +95,8 @@ impl Store {
         })
     }
 
-    /// Like [`Store::lock`], but returns the problem to report if the extension is missing, or if a newer version has
-    /// written the rows.
+    /// Works like [`Store::lock`], but if the extension is missing, or if a newer version has written the rows, returns
+    /// the problem to report.
     pub fn lock_or_report() -> Result<Store, Problem> {
         let store = Store::lock().ok_or_else(Problem::no_extension)?;
         check_rows(store.horizon, "horizon", FORMAT)?;
@@ -105,8 +104,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Reads the stored state, and raises the high-water mark in `history` to the stored horizons. IDs may
-    /// have been issued up to the stored horizons before the shared memory was created.
+    /// Reads the stored state, and raises the high-water mark in `history` to the stored horizons. IDs up to these
+    /// horizons may have been issued before the shared memory was created.
     pub fn read(&self, history: &HistoryWords) -> Stored {
         let ((horizons, copied_us), (uses, left)) = (self.horizons(), identities_in(self.used_identity));
         history.note_high(
@@ -117,8 +116,8 @@ impl Store {
         Stored { horizons, uses, left, copied_us, stored_at, is_elsewhere }
     }
 
-    /// Returns the horizons that were stored in this database, and the highest horizon that was copied with the database
-    /// from another one. The server may have continued in the other database after the copy was made.
+    /// Returns the horizons that were stored in this database, and the highest horizon that was copied from another
+    /// database. The server may have continued in the other database after the copy was made.
     fn horizons(&self) -> ([Horizon; TRACKS], i64) {
         let (mut horizons, mut copied_us) = ([Horizon::NONE; TRACKS], 0);
         self.horizon.for_each_row(HORIZON_COLUMNS, |row| {
@@ -126,7 +125,7 @@ impl Store {
                 && let Some(horizon) = horizons.get_mut(track.value())
             {
                 let until_us = until_us.value() as i64;
-                // An earlier version has not stored the database.
+                // An earlier version did not store the database.
                 if database.is_none_or(|oid| oid.value() as u32 == server::database_oid().to_u32()) {
                     *horizon = Horizon::new(value.value() as u8, until_us);
                 } else {
@@ -137,8 +136,8 @@ impl Store {
         (horizons, copied_us)
     }
 
-    /// Returns the identities that were left to registries. Returns `None` if another session has locked the view. No
-    /// lock remains, because a lock on a standby can hold up the replay of WAL.
+    /// Returns the identities that were left to registries, or `None` if another session has locked the view. The lock
+    /// is released again, because a lock on a standby can hold up the replay of WAL.
     pub fn left_if_free(extension: Extension) -> Option<Left> {
         let kind = Kind::MaterializedView;
         let view = extension.lock_if_free(relation::internal_schema()?, c"used_identity", kind)?;
@@ -147,7 +146,7 @@ impl Store {
         left
     }
 
-    /// Writes the records of use and the new records in `left` before the horizons. Therefore, a crash never leaves a
+    /// Writes the records of use and the new records in `left`, and then the horizons. A crash therefore never leaves a
     /// horizon without its records.
     pub fn write(&self, records: &[Use], left: &Left, horizons: [Option<Horizon>; TRACKS]) {
         // Read the stored records only if there are new records to compare, which is rare.
@@ -155,8 +154,8 @@ impl Store {
         let (mut uses, mut stored_left) =
             if is_needed { identities_in(self.used_identity) } else { Default::default() };
         let mut rows = uses.add(records.iter().copied());
-        // A departure creates the row of its identity if the row is missing. After a loss, the record of the last identity
-        // comes after the other records, so departures come after all of them.
+        // A departure creates the row of its identity if the row is missing. After a loss, the record of the last
+        // identity must follow the other records, so the departures follow all records.
         for (identity, _) in stored_left.add(left).iter() {
             let until_us = uses.until_us(identity, 0).unwrap_or(0);
             let row = Use { identity: Some(identity), scope: Scope::ZERO, until_us };
@@ -225,12 +224,12 @@ fn identities_in(used_identity: Relation) -> (Uses, Left) {
     (uses, left.into_iter().collect())
 }
 
-/// Stores the history from shared memory when the extension is created. `DROP EXTENSION` also drops the
-/// stored state, but the server continues to issue IDs up to its promised horizon. Without this function, a
-/// crash before the keeper's next cycle would lose the history.
+/// Stores the history from shared memory when the extension is created. `DROP EXTENSION` also drops the stored state,
+/// but the server continues to issue IDs up to its promised horizon. Without this function, a crash before the keeper's
+/// next cycle would lose the history.
 ///
-/// The keeper cannot promise a horizon between this call and the commit, because the keeper does not see the
-/// new views before the commit.
+/// Between this call and the commit, the keeper cannot promise a horizon, because it does not see the new views before
+/// the commit.
 #[pg_extern(sql = false)]
 fn store_history() {
     setup::warn();
@@ -240,12 +239,12 @@ fn store_history() {
     if history.highest_us == 0 || server::current_database() != Some(config::database()) {
         return;
     }
-    // Rows of a newer version stay as they are.
+    // Do not change rows of a newer version.
     if let Ok(store) = Store::lock_or_report() {
         let (records, horizons) = history.stored_anew(&tracks);
         match IdentityFile::read(&Left::default(), &Uses::default()) {
             Ok(file) => store.write(&records, &file.left, horizons.map(Some)),
-            // The keeper does not use the history without the file either.
+            // The keeper also ignores the history if the file cannot be used.
             Err(problem) => error!("snowflake_id: {problem}"),
         }
     }

@@ -2,15 +2,15 @@
 
 use std::ops::Deref;
 
-/// A variable of this process. Access to a `static` is free, while each access to a `thread_local!` in a shared
-/// library costs a call into the dynamic linker.
+/// A variable of this process. Access to a `static` is free, while each access to a `thread_local!` in a shared library
+/// costs a call into the dynamic linker.
 ///
 /// Only the main thread may use such a variable. Starting a helper thread is `unsafe` ([`super::helper`]), and Clippy
-/// rejects safe code of this crate that starts a thread in another way (`clippy.toml`).
+/// rejects safe code of this crate that starts other threads (`clippy.toml`).
 pub struct BackendLocal<T>(T);
 
 // SAFETY: PostgreSQL calls the extension in the main thread only. The extension starts no threads except helper
-// threads, and whoever starts one ensures that it uses no such variable.
+// threads, and code that starts one ensures that it uses no such variable.
 unsafe impl<T> Sync for BackendLocal<T> {}
 
 impl<T> BackendLocal<T> {

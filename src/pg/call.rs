@@ -1,6 +1,5 @@
-//! Access to the call of an SQL function, for functions that need more information than pgrx provides. Some
-//! of these functions remember facts about an argument for the rest of the query. Others do not use pgrx's
-//! wrapper.
+//! Access to the call of an SQL function, for functions that need more information than pgrx provides. Some of them
+//! remember facts about an argument for the rest of the query. Others do not use pgrx's wrapper.
 
 use std::ffi::CStr;
 
@@ -40,8 +39,7 @@ impl Call {
         pg_sys::Datum::from(value.unwrap_or_default())
     }
 
-    /// Returns PostgreSQL's information about the call site, which is the place in the query from which the
-    /// function is called.
+    /// Returns PostgreSQL's information about the call site, which is the place of the call in the query.
     #[inline]
     fn call_site(self) -> *mut pg_sys::FmgrInfo {
         // SAFETY: by the contract of `new`.
@@ -54,11 +52,11 @@ impl Call {
         unsafe { (*self.call_site()).fn_oid }
     }
 
-    /// Returns whether an argument is a constant in the query. A constant is the same in every call from this call
+    /// Returns whether an argument is a constant in the query, and so has the same value in every call from this call
     /// site.
     ///
-    /// A parameter is not a constant. PL/pgSQL variables are passed as parameters, and their values can
-    /// change from call to call.
+    /// A parameter is not a constant. PL/pgSQL variables are passed as parameters, and their values can change between
+    /// calls.
     ///
     /// # Safety
     /// The function has an argument at position `at`.
@@ -76,7 +74,7 @@ impl Call {
         }
     }
 
-    /// Returns the value that an earlier call from the same call site has remembered, if any.
+    /// Returns the value, if any, that an earlier call from the same call site has remembered.
     ///
     /// # Safety
     /// The function remembers only values of type `T`, and does not replace a value while the reference is used.
@@ -88,8 +86,8 @@ impl Call {
         unsafe { (*self.call_site()).fn_extra.cast::<T>().as_ref() }
     }
 
-    /// Remembers a value for later calls from the same call site. The value is dropped at the end of the
-    /// query. In PL/pgSQL, the value is dropped no later than the end of the transaction.
+    /// Remembers a value for later calls from the same call site. The value is dropped at the end of the query or, in
+    /// PL/pgSQL, no later than the end of the transaction.
     pub fn remember<'a, T>(self, value: T) -> &'a T {
         // SAFETY: by the contract of `new`. fn_extra belongs to the function. The value lives as long as fn_mcxt, the
         // memory context of the call site.
@@ -102,7 +100,7 @@ impl Call {
     }
 
     /// Calls an internal function that has one `text` argument and returns `bytea`. The user does not need the
-    /// privilege to call that function. Raises an error if the extension was dropped during the call.
+    /// privilege to call that function. Raises an error if the extension has meanwhile been dropped.
     pub fn text_to_bytea<'a>(self, name: &CStr, text: &[u8]) -> &'a [u8] {
         let function = relation::internal_function(self.function(), name, &[pg_sys::TEXTOID]);
         // SAFETY: all pointers are valid during these calls. The function has the owner of the extension's functions,

@@ -11,8 +11,8 @@ pub fn clock_us() -> i64 {
     now.tv_sec * 1_000_000 + now.tv_usec
 }
 
-/// Returns the current time of the server's clock, in microseconds of Unix time, and the offset of the clock. The clock and
-/// the time since boot are read within 100 microseconds, unless the process is interrupted during each of several attempts.
+/// Returns the current time of the server's clock, in microseconds of Unix time, and the offset of the clock. The clock
+/// and the time since boot are read within 100 microseconds, unless each of several attempts is interrupted.
 pub fn clock_and_offset() -> (i64, ClockOffset) {
     const TRIES: u32 = 10;
     let mut before = since_boot();

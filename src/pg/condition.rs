@@ -37,9 +37,9 @@ impl Condition {
         unsafe { pg_sys::ConditionVariableBroadcast(self.0.get()) };
     }
 
-    /// Sleeps until `is_met` returns true, for at most `timeout`. Returns the last result of `is_met`. A
-    /// broadcast is never missed, because `is_met` is called at the start and after each broadcast. `event`
-    /// is the wait event that `pg_stat_activity` shows. Raises an error if the statement is canceled.
+    /// Sleeps until `is_met` returns true, for at most `timeout`. Returns the last result of `is_met`. No
+    /// broadcast is missed, because `is_met` is called at the start and after each broadcast. `event` is the
+    /// wait event that `pg_stat_activity` shows. Raises an error if the statement is canceled.
     pub fn wait_until(&self, timeout: Duration, event: u32, is_met: impl Fn() -> bool) -> bool {
         let deadline = Instant::now() + timeout;
         let _asleep = Asleep::on(self);

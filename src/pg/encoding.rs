@@ -1,9 +1,8 @@
 //! Conversion between the database encoding and UTF-8, which the extension uses internally.
 //!
-//! pgrx returns texts in UTF-8. In a database with another encoding, the bytes of such a text represent other
-//! characters, or cannot be sent to the client. Therefore, this module converts all texts that may contain non-ASCII
-//! characters. Functions return texts of type [`Shown`], and errors contain texts that were converted with
-//! [`in_any_encoding`].
+//! pgrx returns strings in UTF-8. In a database with another encoding, their bytes would represent other characters, or
+//! could not be sent to the client. Therefore, this module converts all strings that may contain non-ASCII characters.
+//! Functions return strings of type [`Shown`]. Strings in errors are converted with [`in_any_encoding`].
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -22,14 +21,14 @@ fn encoding() -> pg_sys::pg_enc::Type {
     unsafe { pg_sys::GetDatabaseEncoding() as pg_sys::pg_enc::Type }
 }
 
-/// Returns whether this database accepts UTF-8 texts without a conversion. A database with the encoding SQL_ASCII
-/// accepts any bytes, and texts from such a database are assumed to be UTF-8 as well.
+/// Returns whether this database accepts UTF-8 strings without a conversion. The encoding SQL_ASCII accepts any bytes,
+/// and strings from a database with this encoding are assumed to be UTF-8.
 fn takes_utf8() -> bool {
     [PG_UTF8, PG_SQL_ASCII].contains(&encoding())
 }
 
-/// Returns the database encoding if texts have to be converted to UTF-8. Returns `None` if texts are already in
-/// UTF-8, or cannot be converted.
+/// Returns the database encoding if strings have to be converted to UTF-8. Returns `None` if strings are already in
+/// UTF-8 or cannot be converted.
 fn encoding_to_convert() -> Option<pg_sys::pg_enc::Type> {
     // Version 19 removed this encoding.
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18"))]
@@ -39,7 +38,7 @@ fn encoding_to_convert() -> Option<pg_sys::pg_enc::Type> {
     (!takes_utf8()).then(encoding)
 }
 
-/// Converts a text from the database encoding to UTF-8. Returns `None` if the text cannot be converted.
+/// Converts a string from the database encoding to UTF-8. Returns `None` if the string cannot be converted.
 pub fn utf8(text: &[u8]) -> Option<String> {
     if text.is_ascii() || encoding_to_convert().is_none() {
         return str::from_utf8(text).ok().map(str::to_owned);
@@ -55,8 +54,8 @@ pub fn utf8(text: &[u8]) -> Option<String> {
     }
 }
 
-/// Decodes texts from configuration files, whose encoding is unknown. Bytes that are not valid UTF-8 are decoded from
-/// the database encoding, which `ALTER SYSTEM` uses. Bytes that are invalid in both encodings are replaced.
+/// Decodes strings from configuration files, whose encoding is unknown. Bytes that are not valid UTF-8 are assumed to
+/// be in the database encoding, which `ALTER SYSTEM` uses. Bytes that are invalid in both encodings are replaced.
 pub fn guessed_utf8(bytes: &[u8]) -> String {
     match str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -64,14 +63,14 @@ pub fn guessed_utf8(bytes: &[u8]) -> String {
     }
 }
 
-/// Converts bytes from the database encoding to UTF-8. Returns `None` if the bytes cannot be converted, or need not
-/// be converted.
+/// Converts bytes from the database encoding to UTF-8. Returns `None` if the bytes cannot be converted, or need no
+/// conversion.
 pub fn converted_to_utf8(bytes: &[u8]) -> Option<String> {
     let (converted, rest) = convert(bytes, encoding_to_convert()?, PG_UTF8)?;
     rest.is_empty().then(|| String::from_utf8(converted).ok())?
 }
 
-/// Converts a text to the database encoding. Characters that do not exist in this encoding are replaced with question
+/// Converts a string to the database encoding. Characters that do not exist in this encoding are replaced with question
 /// marks.
 fn in_database_encoding(text: &str) -> Cow<'_, [u8]> {
     if text.is_ascii() || takes_utf8() {
@@ -93,14 +92,14 @@ fn in_database_encoding(text: &str) -> Cow<'_, [u8]> {
     bytes.into()
 }
 
-/// Converts the text up to the first character that cannot be converted. Returns the result and the rest of the text.
-/// Returns `None` if no conversion exists between the two encodings, or outside of a transaction, where PostgreSQL
-/// cannot look up conversions.
+/// Converts the string up to the first character that cannot be converted. Returns the result and the rest of the
+/// string. Returns `None` if there is no conversion between the two encodings. Also returns `None` outside of a
+/// transaction, because PostgreSQL cannot look up conversions there.
 fn convert(text: &[u8], from: pg_sys::pg_enc::Type, to: pg_sys::pg_enc::Type) -> Option<(Vec<u8>, &[u8])> {
     let mut converted = vec![0; (text.len() + 1) * MOST_GROWTH];
     let (from, to) = (from as i32, to as i32);
-    // SAFETY: the lengths match the buffers, and the text is only read. The last argument suppresses errors about
-    // invalid texts.
+    // SAFETY: the lengths match the buffers, and the string is only read. The last argument suppresses errors about
+    // invalid strings.
     let done = unsafe {
         if !pg_sys::IsTransactionState() {
             return None;
@@ -125,18 +124,18 @@ fn convert(text: &[u8], from: pg_sys::pg_enc::Type, to: pg_sys::pg_enc::Type) ->
     Some((converted, text.get(done as usize..)?))
 }
 
-/// Returns whether an error can contain the text without a conversion.
+/// Returns whether an error can contain the string without a conversion.
 pub fn is_in_any_encoding(text: &str) -> bool {
     text.is_ascii() || takes_utf8()
 }
 
-/// Converts a text for use in an error. pgrx always passes errors in UTF-8. In a database with another encoding,
+/// Converts a string for use in an error. pgrx always passes errors in UTF-8. In a database with another encoding,
 /// non-ASCII characters are therefore replaced.
 pub fn in_any_encoding(text: String) -> String {
     if is_in_any_encoding(&text) { text } else { in_ascii(&text) }
 }
 
-/// Replaces non-ASCII characters with question marks, so that the text is valid in every encoding.
+/// Replaces non-ASCII characters with question marks, so that the string is valid in every encoding.
 pub fn in_ascii(text: &str) -> String {
     text.replace(|character: char| !character.is_ascii(), "?")
 }

@@ -1,9 +1,9 @@
 //! Helper threads for work that may take an unlimited time. The main thread waits for a helper thread on the process
 //! latch, as for all other events.
 //!
-//! A helper thread must not call functions of the PostgreSQL server, and must not use variables of the main thread. A
-//! helper thread handles no signals, because signal handlers must run in the main thread. Other threads cannot stop a
-//! helper thread. If a helper thread does not return, the process has to exit.
+//! A helper thread must not call functions of the PostgreSQL server or use variables of the main thread. It handles no
+//! signals, because signal handlers must run in the main thread. No other thread can stop it. If it does not return,
+//! the process has to exit.
 
 use std::io::{self, PipeReader};
 use std::os::fd::AsRawFd;
@@ -18,7 +18,7 @@ use super::wait::{Interest, wait_for_socket};
 /// The number of helper threads that may still be running. Only the main thread changes this number.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns whether a helper thread may still be running. In this case, operations that are not thread-safe, such as
+/// Returns whether a helper thread may still be running. Meanwhile, operations that are not thread-safe, such as
 /// changing the environment, have to wait.
 pub fn is_running() -> bool {
     RUNNING.load(Ordering::Relaxed) > 0
@@ -67,9 +67,9 @@ impl<T: Send + 'static> Helper<T> {
     }
 }
 
-/// Skips the exit handlers of the C library if a helper thread is still running at process exit. The exit handlers of
-/// OpenSSL would free memory that the thread is using. The thread would crash, and the postmaster would then restart
-/// all backends.
+/// Skips the exit handlers of the C library if a helper thread is still running when the process exits. Otherwise, the
+/// exit handlers of OpenSSL would free memory that the thread is using. The thread would crash, and the postmaster
+/// would then restart all backends.
 ///
 /// PostgreSQL's own cleanup is not skipped, because `proc_exit()` runs this callback after it has released shared
 /// memory. The postmaster regards this as a normal exit.

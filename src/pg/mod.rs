@@ -1,5 +1,5 @@
-//! Access to parts of PostgreSQL's C interface that pgrx binds but does not wrap. The code in this module
-//! does not depend on the rest of this extension.
+//! Access to parts of PostgreSQL's C interface that pgrx binds but does not wrap. This module does not depend
+//! on the rest of this extension.
 
 pub mod backend_local;
 pub mod bigint;

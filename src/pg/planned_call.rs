@@ -1,4 +1,4 @@
-//! Calls of functions as a planner support function sees them: where a call is, and another call in its place.
+//! Function calls as a planner support function sees them: the place of a call, and its replacement by another call.
 
 use std::ffi::{CStr, c_void};
 
@@ -68,13 +68,13 @@ impl PlannedCall {
         unsafe { (*(*self.0).fcall).funcid }
     }
 
-    /// Returns the first argument if it is a constant text.
+    /// Returns the first argument if it is a constant of type `text`.
     pub fn text(self) -> Option<Argument> {
         // SAFETY: as above.
         unsafe { first_argument((*self.0).fcall).map(Argument::Original) }
     }
 
-    /// Returns whether the call is planned without a query, like an expression that a command evaluates.
+    /// Returns whether the call is planned without a query, as in an expression that a command evaluates.
     pub fn has_no_query(self) -> bool {
         // SAFETY: as above.
         unsafe { (*self.0).root.is_null() }
@@ -82,7 +82,7 @@ impl PlannedCall {
 
     /// Returns the relation into which the query inserts rows, if the query is an `INSERT`, or a `MERGE` that can
     /// insert rows. The call may be anywhere in the query, except in its subqueries. The executor checks the privilege
-    /// to insert rows into the relation before it evaluates the call.
+    /// to insert rows before it evaluates the call.
     pub fn target_of_insert(self) -> Option<pg_sys::Oid> {
         // SAFETY: as above. The planner works on a complete query. The lists contain nodes of these types.
         unsafe {
@@ -99,12 +99,12 @@ impl PlannedCall {
         }
     }
 
-    /// Returns whether a default of a column of the relation contains the same call, with a constant text as argument.
-    /// The defaults of domains do not count. Locks the relation for the time of the check.
+    /// Returns whether a default of a column of the relation contains the same call with the same constant text.
+    /// Defaults of domains are not considered. The relation is locked during the check.
     pub fn is_in_default_of(self, relation: pg_sys::Oid) -> bool {
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         // SAFETY: the request is valid while the support function runs. The relation stays open while its defaults are
-        // read. PostgreSQL stores each default as a text that represents a node. The walker is called with `wanted`,
+        // read. PostgreSQL stores each default as a string that represents a node. The walker is called with `wanted`,
         // which outlives the call.
         unsafe {
             let Some(argument) = first_argument((*self.0).fcall) else { return false };
@@ -162,7 +162,7 @@ unsafe fn first_argument(call: *const pg_sys::FuncExpr) -> Option<*mut pg_sys::C
     // SAFETY: by this function's contract. A node has the type that its tag says.
     unsafe {
         let mut node = elements::<pg_sys::Node>((*call).args).next()?;
-        // A varchar is also a text. Planned calls no longer contain this conversion.
+        // A varchar is also a text. The planner has already removed this conversion from the calls that it plans.
         while pgrx::is_a(node, pg_sys::NodeTag::T_RelabelType) {
             node = (*node.cast::<pg_sys::RelabelType>()).arg.cast();
         }

@@ -12,9 +12,9 @@ use super::helper;
 /// Registers a function to run when this process exits. Shared memory is still attached at that time. The function
 /// does not run if the process is killed.
 ///
-/// If the function fails, PostgreSQL reports the failure as FATAL and continues to exit. The guard converts a panic
-/// to an error of this kind. Without the guard, a panic would abort the process, and the postmaster would restart the
-/// whole server.
+/// If the function fails, PostgreSQL reports the failure as FATAL and continues to exit. The guard converts a panic to
+/// such an error. Without the guard, a panic would abort the process, and the postmaster would restart the whole
+/// server.
 pub fn at_exit(action: fn()) {
     #[pg_guard]
     unsafe extern "C-unwind" fn run(_code: i32, action: pg_sys::Datum) {
@@ -33,8 +33,8 @@ pub fn is_parallel_worker() -> bool {
     unsafe { pg_sys::ParallelWorkerNumber >= 0 }
 }
 
-/// Returns the index of the process that runs the current transaction: this process, or the leader if this process is a
-/// worker of a parallel query. Indexes are less than [`max_processes`].
+/// Returns the index of the process that runs the current transaction. For a worker of a parallel query, this is the
+/// leader, and otherwise this process. Indexes are less than [`max_processes`].
 pub fn index_of_leader() -> usize {
     // SAFETY: reads this process's entry in shared memory. A parallel worker joins the group of its leader before it runs
     // anything else.
@@ -48,7 +48,7 @@ pub fn index_of_leader() -> usize {
 /// Returns the process ID of the process with this index, or `None` if there is none.
 pub fn pid_at(index: usize) -> Option<i32> {
     assert!(index < max_processes(), "bug: no process has index {index}");
-    // SAFETY: the array has at least so many elements. Another process may change the process ID at any time.
+    // SAFETY: the array has at least this many elements. Another process may change the process ID at any time.
     let pid = unsafe { (&raw const (*(*pg_sys::ProcGlobal).allProcs.add(index)).pid).read_volatile() };
     (pid != 0).then_some(pid)
 }
@@ -88,7 +88,7 @@ unsafe extern "C" {
     fn get_timeout_indicator(timeout: c_int, reset: bool) -> bool;
 }
 
-/// From the same header.
+/// From `utils/timeout.h`.
 const LOCK_TIMEOUT: c_int = 2;
 
 /// The action on SIGTERM. The action is set before SIGTERM can arrive, and is read by the signal handler.
@@ -96,11 +96,11 @@ static ON_SIGTERM: BackendLocal<Cell<fn()>> = BackendLocal::new(Cell::new(|| ())
 
 /// Installs signal handlers. SIGTERM runs `on_sigterm`, possibly between any two instructions of this process. The
 /// action may therefore only set flags and a latch, and must not fail. A process sends SIGINT to itself to end a wait
-/// after `lock_timeout`. A SIGINT from another process is ignored, because a background worker does not execute
-/// client statements.
+/// after `lock_timeout`. A SIGINT from another process is ignored, because a background worker does not execute client
+/// statements.
 ///
-/// Also reads the configuration files, because PostgreSQL discards a SIGHUP that a background worker receives before it
-/// has installed a handler. The worker would otherwise keep the settings from before the reload.
+/// Also reads the configuration files. PostgreSQL discards a SIGHUP that arrives before the background worker has
+/// installed a handler, so the worker would otherwise keep the settings from before the reload.
 pub fn handle_signals(on_sigterm: fn()) {
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     use pg_sys::pqsignal;
@@ -112,7 +112,7 @@ pub fn handle_signals(on_sigterm: fn()) {
         pqsignal(pg_sys::SIGTERM as i32, Some(on_signal));
         pqsignal(pg_sys::SIGINT as i32, Some(on_signal));
     }
-    // Last, because it also unblocks the signals.
+    // This call is last, because it also unblocks the signals.
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     read_configuration();
 }
@@ -155,8 +155,7 @@ fn keeping_errno(action: impl FnOnce()) {
 }
 
 /// Wakes this process. With `die`, a commit also stops waiting for a standby, and then appears successful to its
-/// caller. The function must be called from the signal handler, while the signal is blocked, or after the signal has
-/// arrived.
+/// caller. Must be called from the signal handler, while the signal is blocked, or after the signal has arrived.
 pub fn interrupt(die: bool) {
     // SAFETY: PostgreSQL's own handlers set the flags and the latch of this process in the same way.
     unsafe {
@@ -174,8 +173,8 @@ pub fn forget_interrupt() {
     unsafe { (&raw mut pg_sys::ProcDiePending).write_volatile(0) };
 }
 
-/// Reads the configuration files again if SIGHUP has arrived since the last call. While a helper thread runs, the
-/// function does nothing, because a new setting could change the environment that the thread reads.
+/// Reads the configuration files again if SIGHUP has arrived since the last call. Does nothing while a helper thread
+/// runs, because a new setting could change the environment that the thread reads.
 pub fn reload_if_asked() {
     if !helper::is_running() && BackgroundWorker::sighup_received() {
         read_configuration();
@@ -187,7 +186,7 @@ fn read_configuration() {
     unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
 }
 
-/// The settings that could end a session or a transaction, with values that prevent this.
+/// Values for the settings that could otherwise end a session or a transaction.
 const NEVER_ENDED: &[(&CStr, &CStr)] = &[
     (c"statement_timeout", c"0"),
     (c"idle_in_transaction_session_timeout", c"0"),
@@ -197,11 +196,11 @@ const NEVER_ENDED: &[(&CStr, &CStr)] = &[
     (c"exit_on_error", c"off"),
 ];
 
-/// Connects a background worker to a database, even if the database does not allow connections. Fixes the values of
-/// the `pinned` settings, and of the settings that could end the session. If the database does not exist, the process
+/// Connects a background worker to a database, even if the database does not allow connections. Pins the values of the
+/// settings in `pinned`, and of the settings that could end the session. If the database does not exist, the process
 /// exits.
 pub fn connect(database: &CStr, pinned: &[(&CStr, &CStr)]) {
-    // SAFETY: called once, by a background worker that requested a database connection. All texts are C strings.
+    // SAFETY: called once, by a background worker that requested a database connection. All strings are C strings.
     unsafe {
         pg_sys::BackgroundWorkerInitializeConnection(
             database.as_ptr(),
@@ -234,9 +233,9 @@ pub fn commit_locally_at_least() {
     }
 }
 
-/// Lets the commit of the current transaction wait only for the local disk.
+/// Makes the commit of the current transaction wait only for the local disk.
 pub fn commit_locally() {
-    // SAFETY: both texts are C strings. The change ends with the transaction.
+    // SAFETY: both strings are C strings. The change ends with the transaction.
     unsafe {
         pg_sys::set_config_option(
             c"synchronous_commit".as_ptr(),
@@ -257,8 +256,8 @@ pub fn abort_transaction() {
     unsafe { pg_sys::AbortCurrentTransaction() };
 }
 
-/// Adds what this process has done since the last call to PostgreSQL's cumulative statistics. A background worker must
-/// do so by itself, between transactions.
+/// Adds this process's activity since the last call to PostgreSQL's cumulative statistics. A background worker must do
+/// so itself, between transactions.
 pub fn report_statistics() {
     // SAFETY: the callers are background workers, between transactions.
     unsafe { pg_sys::pgstat_report_stat(true) };

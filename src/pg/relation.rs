@@ -1,14 +1,13 @@
 //! Access to an extension's relations without SQL.
 //!
-//! The database may have a malicious owner. While a query waits for a lock, an object named in the query can be
-//! replaced. For example, the owner could replace a table with a view that calls a function. This function would run
-//! with the rights of the user who runs the query. Therefore, a relation is first found by its OID and locked, and
-//! then checked. The relation must have the right kind, and must be a member of the extension. Only a superuser can
-//! add members. Reading and writing the rows does not involve the planner, triggers, policies or operators
-//! ([`super::rows`]), so user-defined code cannot run.
+//! The database may have a malicious owner. While a query waits for a lock, the owner could replace an object that the
+//! query names, for example a table by a view that calls a function. This function would run with the rights of the
+//! user who runs the query. Therefore, a relation is first found and locked by its OID, and then checked: it must have
+//! the right kind and be a member of the extension. Only a superuser can add members. The rows are read and written
+//! without the planner, triggers, policies or operators ([`super::rows`]), so user-defined code cannot run.
 //!
-//! All functions must be called in a transaction. After an error, all relations are closed and unlocked at the end of
-//! the transaction.
+//! All functions must be called in a transaction. After an error, the end of the transaction closes and unlocks all
+//! relations.
 
 use std::ffi::CStr;
 
@@ -54,7 +53,7 @@ impl Extension {
         (oid != pg_sys::InvalidOid).then_some(Extension(oid))
     }
 
-    /// Returns the schema of the extension, in which the extension's script creates objects by default.
+    /// Returns the schema in which the extension's script creates objects by default.
     pub fn schema(self) -> Option<pg_sys::Oid> {
         let mut schema = None;
         // PostgreSQL 15 does not export a function that looks up the schema of an extension.
@@ -68,8 +67,8 @@ impl Extension {
         schema
     }
 
-    /// Returns whether the current transaction has created or altered the extension. In this case, other sessions do
-    /// not see the extension yet, or see the old version.
+    /// Returns whether the current transaction has created or altered the extension. Other sessions then see the old
+    /// version of the extension, or do not see the extension yet.
     pub fn is_uncommitted(self) -> bool {
         // SAFETY: pg_extension remains open until all rows have been read. If the caller has no snapshot, PostgreSQL
         // reads the catalog with a catalog snapshot, even in parallel workers. The rows of pg_extension have this
@@ -138,7 +137,7 @@ impl Extension {
         })
     }
 
-    /// Like [`Extension::lock`], but also returns `None` if another session holds a conflicting lock.
+    /// Works like [`Extension::lock`], but also returns `None` if another session holds a conflicting lock.
     pub fn lock_if_free(self, schema: pg_sys::Oid, name: &CStr, kind: Kind) -> Option<Relation> {
         // SAFETY: accepts any OID.
         self.lock_by(schema, name, kind, |oid| unsafe {
@@ -189,8 +188,8 @@ pub fn internal_schema() -> Option<pg_sys::Oid> {
 }
 
 /// Returns the internal function with this name and these argument types that a function of the extension needs.
-/// Returns `None` unless both have the same owner: while the caller runs, the extension can be dropped, and a role that
-/// may create schemas can then create a schema of the same name with functions of its own.
+/// Returns `None` if the two functions have different owners. While the caller runs, the extension can be dropped, and
+/// a role that may create schemas could replace the internal schema and its functions.
 pub fn internal_function(caller: pg_sys::Oid, name: &CStr, arguments: &[pg_sys::Oid]) -> Option<pg_sys::Oid> {
     let function = function_in(internal_schema()?, name, arguments);
     (function::owner(function)? == function::owner(caller)?).then_some(function)
@@ -239,8 +238,8 @@ impl Drop for RightsOf {
     }
 }
 
-/// Returns whether the current database, the schema and the relation all belong to superusers. The owner of any of
-/// these objects can drop the object with its contents.
+/// Returns whether the current database, the schema and the relation all belong to superusers. The owner of any of them
+/// can drop it with its contents.
 pub fn belongs_to_superusers(schema: pg_sys::Oid, relation: Relation) -> bool {
     use pg_sys::SysCacheIdentifier::{DATABASEOID, NAMESPACEOID, RELOID};
     // SAFETY: the cache entries are rows of the corresponding catalogs. The values are copied before the entries are

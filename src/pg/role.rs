@@ -1,4 +1,4 @@
-//! Roles, and when cached facts about privileges become outdated.
+//! Roles, and notifications that cached facts about privileges are outdated.
 
 use std::ffi::CStr;
 
@@ -10,8 +10,8 @@ mod raw {
     use pgrx::pg_sys;
 
     unsafe extern "C" {
-        /// PostgreSQL's function in `miscadmin.h`, without pgrx's guard, which takes longer than the function. The
-        /// function only reads a variable, and raises no error.
+        /// PostgreSQL's function in `miscadmin.h`, without pgrx's guard. The guard would take longer than the function,
+        /// which only reads a variable, and raises no error.
         pub fn GetUserId() -> pg_sys::Oid;
     }
 }
@@ -55,9 +55,9 @@ type CacheId = pg_sys::SysCacheIdentifier::Type;
 /// Calls `on_change` with the OID of each relation that changes. If a role, a membership, the owner of the database or
 /// a function changes, or if any relation may have changed, calls `on_change` with `InvalidOid`.
 ///
-/// PostgreSQL calls the function when this process learns of a change. This includes changes that the current
-/// transaction makes, and changes that a rollback undoes. The function may only set variables, because it can be called
-/// while PostgreSQL reads a catalog. A process can register only a few functions, and cannot remove them.
+/// PostgreSQL reports a change when this process learns of it, including changes of the current transaction and changes
+/// that a rollback undoes. `on_change` may only set variables, because it can be called while PostgreSQL reads a
+/// catalog. A process can register only a few functions, and cannot remove them.
 pub fn watch_changes(on_change: fn(pg_sys::Oid)) {
     unsafe extern "C-unwind" fn object_changed(on_change: pg_sys::Datum, _: CacheId, _: pg_sys::uint32) {
         // SAFETY: the datum is the function that is passed below.

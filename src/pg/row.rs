@@ -1,8 +1,8 @@
 //! A composite row as the result of a function.
 //!
-//! pgrx supports rows only for set-returning functions. If a set-returning function is strict, `FROM t,
-//! f(t.a)` omits the rows of `t` in which the argument is NULL. A strict function with OUT parameters returns
-//! a row of NULLs instead. Therefore this module builds a composite row without pgrx.
+//! pgrx supports rows only for set-returning functions. If a strict set-returning function is called as `FROM
+//! t, f(t.a)`, the rows of `t` in which the argument is NULL are omitted. A strict function with OUT
+//! parameters returns a row of NULLs instead. Therefore, this module builds a composite row without pgrx.
 
 use std::cell::Cell;
 

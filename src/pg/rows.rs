@@ -1,24 +1,23 @@
 //! Reading and writing rows of locked relations without SQL. [`super::relation`] explains why this is necessary.
 //!
-//! A row is written **in place**: its bytes are replaced, the WAL records the change, and a rollback does not undo
-//! it. The relation therefore never loses a row, and VACUUM has nothing to do. A change is durable after the
-//! commit, because the commit flushes the WAL and waits for synchronous standbys. Other sessions see the change
-//! before the commit. A crash before the commit may undo the change together with all later writes.
+//! A row is written **in place**: its bytes are replaced, the WAL records the change, and a rollback does not undo the
+//! change. The relation therefore never loses a row, and VACUUM has nothing to do. The commit flushes the WAL and waits
+//! for synchronous standbys, so a change is durable after the commit. Other sessions see the change before the commit.
+//! A crash before the commit may undo the change together with all later writes.
 //!
 //! This is safe for the following reasons:
 //!
-//! - The only writer is a worker that holds a lock on the relation. The lock also excludes commands that would give
-//!   the relation new files (VACUUM FULL, CLUSTER, REPACK, REFRESH, TRUNCATE).
-//! - Nothing else updates or deletes rows, because SQL refuses to write into a materialized view. A row therefore
-//!   keeps its line pointer. VACUUM may move the bytes within the page, but only while it has exclusive
-//!   access to the page.
-//! - The row is inserted frozen. A rollback does not hide it. No process sets a hint bit in the row, freezes the row,
-//!   or looks up the transaction that inserted the row. Every snapshot sees the latest contents of the row.
+//! - The only writer is a worker that holds a lock on the relation. The lock also excludes commands that would give the
+//!   relation new files (VACUUM FULL, CLUSTER, REPACK, REFRESH, TRUNCATE).
+//! - Nothing else updates or deletes rows, because SQL refuses to write into a materialized view. A row therefore keeps
+//!   its line pointer. VACUUM may move the bytes within the page, but only while it has exclusive access to the page.
+//! - The row is inserted frozen. A rollback does not hide the row. No process sets a hint bit in the row, freezes it,
+//!   or looks up the transaction that inserted it. Every snapshot sees the latest contents of the row.
 //! - A write does not change the length or the header of the row, or the layout of the page.
 //! - The WAL record is one of PostgreSQL's generic records (`generic_xlog.h`). A standby replays it without this
-//!   library, logical decoding ignores it, and backups, `pg_rewind` and checksums treat the page like any other. The
-//!   first write after a checkpoint logs the whole page without its unused space, which makes up most of a page with
-//!   few rows.
+//!   library, logical decoding ignores it, and backups, `pg_rewind` and checksums treat the page like any other page.
+//!   The first write after a checkpoint logs the whole page without its unused space. In a page with few rows, most of
+//!   the space is unused.
 //! - A scan of a heap reads a row without holding a lock on the page. A query that reads the row during a write could
 //!   therefore see old values in some columns. This does no harm, because only the writer depends on the values.
 
@@ -50,7 +49,8 @@ pub struct RowsFile {
 }
 
 impl Relation {
-    /// Returns the file of the locked relation. The lock keeps the file until the end of the transaction.
+    /// Returns the file of the locked relation. Until the end of the transaction, the lock prevents a change of the
+    /// file.
     pub fn rows_file(self) -> Option<RowsFile> {
         use pg_sys::SysCacheIdentifier::RELOID;
         // SAFETY: the cache entries are rows of the corresponding catalog.
@@ -58,8 +58,8 @@ impl Relation {
         file.map(|file| RowsFile { relation: self.0, file })
     }
 
-    /// Calls the closure `action` for each row with the values of these columns. A column that does not exist, or has
-    /// another type, is NULL.
+    /// Calls the closure `action` for each row with the values of these columns. If a column does not exist or has
+    /// another type, its value is NULL.
     pub fn for_each_row<const N: usize>(
         self,
         columns: [(&CStr, pg_sys::Oid); N],
@@ -110,13 +110,13 @@ impl Relation {
         }
     }
 
-    /// Overwrites the first row for which the closure `is_it` returns true. If no such row exists, a row is inserted.
-    /// The parameter `columns` must list all columns of the relation in order. The change is not undone by a
-    /// rollback, and is durable after the commit.
+    /// Overwrites the first row for which the closure `is_it` returns true, or inserts a row if there is no such row.
+    /// The parameter `columns` must list all columns of the relation in order. A rollback does not undo the change. The
+    /// change is durable after the commit.
     ///
     /// # Errors
-    /// Raises a PostgreSQL error if the stored row has another form, because this function cannot have written such a
-    /// row.
+    /// Raises a PostgreSQL error if the form of the stored row differs from the new row's, because this function cannot
+    /// have written such a row.
     pub fn overwrite<const N: usize>(
         self,
         columns: [(&CStr, pg_sys::Oid); N],
@@ -135,11 +135,11 @@ impl Relation {
         }
     }
 
-    /// Overwrites the row at a location, which must contain exactly the values `old`. Otherwise like
+    /// Overwrites the row at a location, which must contain exactly the values `old`. Otherwise works like
     /// [`Relation::overwrite`]. The location must come from the current file of the relation.
     ///
     /// # Errors
-    /// Raises a PostgreSQL error if the location contains anything else, and changes nothing.
+    /// Raises a PostgreSQL error and changes nothing if the location contains anything else.
     pub fn replace<const N: usize>(self, at: RowAt, old: [pg_sys::Datum; N], new: [pg_sys::Datum; N]) {
         self.write(at, Some(old), new);
     }
@@ -152,13 +152,13 @@ impl Relation {
         });
     }
 
-    /// Inserts a row, as [`Relation::overwrite`] does if it finds none. Returns the location of the row.
+    /// Inserts a row as [`Relation::overwrite`] does. Returns the location of the row.
     pub fn insert<const N: usize>(self, values: [pg_sys::Datum; N]) -> RowAt {
         // SAFETY: as in `write`.
         self.change(|relation| unsafe { insert(relation, form(relation, values)) })
     }
 
-    /// Opens the relation during the closure `change`, whose changes are durable after the commit.
+    /// Opens the relation and calls the closure `change`. Its changes are durable after the commit.
     fn change<T>(self, change: impl FnOnce(pg_sys::Relation) -> T) -> T {
         // SAFETY: this transaction has locked the relation.
         unsafe {
@@ -175,8 +175,8 @@ impl Relation {
 /// Forms a row from these values.
 ///
 /// # Safety
-/// The relation is open, and its columns have the types of these values. The extension defines the columns, and a
-/// user who can change the columns could do any other damage as well.
+/// The relation is open, and its columns have the types of these values. The extension defines the columns. A user who
+/// can change the columns can do any other damage as well.
 unsafe fn form<const N: usize>(
     relation: pg_sys::Relation,
     mut values: [pg_sys::Datum; N],
@@ -209,7 +209,7 @@ unsafe fn insert(relation: pg_sys::Relation, row: pg_sys::HeapTuple) -> RowAt {
     // The type of the options is signed up to PostgreSQL 18.
     let options = (pg_sys::HEAP_INSERT_FROZEN | pg_sys::HEAP_INSERT_NO_LOGICAL) as _;
     // SAFETY: by this function's contract. No process reads the command ID of the row. A standby always stores the
-    // first command ID. The same command ID keeps the pages identical on all servers. PostgreSQL notes the location in
+    // first command ID, so using it here keeps the pages identical on all servers. PostgreSQL stores the location in
     // the row.
     unsafe {
         pg_sys::heap_insert(relation, row, FIRST_COMMAND, options, std::ptr::null_mut());
@@ -307,8 +307,8 @@ unsafe fn lock_exclusively(buffer: pg_sys::Buffer) {
     unsafe { LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as _) };
 }
 
-/// Returns the row with this number in a page. Returns `None` unless the row has this length and the same form as the
-/// row `like`, and both rows contain no NULLs.
+/// Returns the row with this number in a page. Returns `None` unless the row has this length and the form of the row
+/// `like`, and neither row contains NULLs.
 ///
 /// # Safety
 /// The page is a complete heap page.
@@ -347,7 +347,7 @@ unsafe fn row_of_form(
     }
 }
 
-/// Returns the elements of a `text[]` value, in the encoding of the database, without the elements that are NULL.
+/// Returns the non-NULL elements of a `text[]` value, in the encoding of the database.
 pub fn texts_of(texts: pg_sys::Datum) -> Vec<Box<[u8]>> {
     let (mut elements, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
     // SAFETY: the datum is a text[], by the type of its column. The properties of type text are constant. Each of the
@@ -381,15 +381,15 @@ pub fn uuid_of(uuid: pg_sys::Datum) -> [u8; 16] {
     unsafe { *uuid.cast_mut_ptr::<[u8; 16]>() }
 }
 
-/// Returns whether a `text` value in the encoding of the database equals a text in UTF-8. A value that cannot be
-/// converted to UTF-8 is never equal and causes no error.
+/// Returns whether a `text` value in the encoding of the database equals a UTF-8 string. A value that cannot be
+/// converted to UTF-8 causes no error and is not equal.
 pub fn is_text(text: pg_sys::Datum, utf8: &str) -> bool {
     // SAFETY: the datum is a text, by the type of its column.
     let text = unsafe { bytes(text.cast_mut_ptr()) };
     if text == utf8.as_bytes() {
         return true;
     }
-    // A character has at most four bytes in any encoding, so longer values cannot be equal. Longer values may be huge
-    // and are not converted.
+    // In any encoding, a character has at most four bytes, so longer values cannot be equal. They may be huge, and are
+    // not converted.
     text.len() <= 4 * utf8.len() && converted_to_utf8(text).is_some_and(|text| text == utf8)
 }

@@ -1,4 +1,4 @@
-//! The `COPY FROM` that is running.
+//! The current `COPY FROM`.
 
 use std::ffi::CStr;
 
@@ -16,8 +16,8 @@ pub fn is_planning_defaults() -> bool {
 /// Returns the relation of the `COPY FROM` that the client sent, if this is the current statement and `user` may insert
 /// rows into the relation.
 ///
-/// The relation is looked up by its name. It may therefore differ from the relation that is being filled, which may
-/// also be that of another `COPY` that runs inside of the statement. But the user may insert rows into the relation.
+/// The relation is looked up by its name, so it may differ from the relation that is being filled. The latter may also
+/// belong to another `COPY` that runs inside of the statement. But the user may insert rows into the returned relation.
 pub fn relation(user: pg_sys::Oid) -> Option<pg_sys::Oid> {
     // SAFETY: the portal of the current statement contains planned statements. A node has the type that its tag says.
     unsafe {
@@ -42,7 +42,7 @@ pub fn relation(user: pg_sys::Oid) -> Option<pg_sys::Oid> {
     }
 }
 
-/// Returns whether a role may insert rows into a relation, with values at least for some columns.
+/// Returns whether a role may insert rows into a relation, at least with values for some columns.
 fn may_insert(role: pg_sys::Oid, relation: pg_sys::Oid) -> bool {
     let mode = pg_sys::ACL_INSERT as pg_sys::AclMode;
     // SAFETY: lookups in the catalog, inside a transaction.

@@ -1,7 +1,7 @@
 //! Reads a few rows of a table that belongs to another role, without SQL.
 //!
-//! A query would evaluate constants in the index expressions and constraints of the table while it is planned, and so could
-//! run functions of the table's owner. A scan of the heap runs none.
+//! The planner evaluates constant expressions in indexes and constraints of a table, so a query could run functions of
+//! the table's owner. A scan of the heap runs no functions.
 
 use pgrx::prelude::*;
 
@@ -10,8 +10,8 @@ const PAGES: pg_sys::BlockNumber = 8;
 /// The maximum number of values that are returned from each end.
 const MOST_VALUES: usize = 500;
 
-/// Returns values of a column from the first and the last pages of a table. Returns no values if the table is locked, if it
-/// is no ordinary table, or if the values of the column are not of 8 bytes, as those of `bigint` are.
+/// Returns values of a column from the first and the last pages of a table. Returns no values if the table is locked,
+/// is not an ordinary table, or has no 8-byte type such as `bigint` in this column.
 pub fn ends_of_column(table: pg_sys::Oid, column: i16) -> Vec<i64> {
     let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
     // SAFETY: the relation is used only while it is locked and open. An error releases both.
@@ -25,7 +25,7 @@ pub fn ends_of_column(table: pg_sys::Oid, column: i16) -> Vec<i64> {
             if let Some(at) = position(relation, column) {
                 let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
                 let pages = pg_sys::RelationGetNumberOfBlocksInFork(relation, fork);
-                // The two ranges do not overlap.
+                // Ensure that the two ranges do not overlap.
                 let last = pages.saturating_sub(PAGES).max(PAGES.min(pages));
                 read(relation, at, 0..PAGES.min(pages), &mut values);
                 read(relation, at, last..pages, &mut values);
@@ -47,7 +47,7 @@ unsafe fn position(relation: pg_sys::Relation, column: i16) -> Option<usize> {
         let row = &*(*relation).rd_rel;
         let is_table =
             row.relkind as u8 == pg_sys::RELKIND_RELATION && row.relam == pg_sys::HEAP_TABLE_AM_OID;
-        // The rows of a temporary table are in the memory of another session, and those of an unlogged table are not on a
+        // Rows of a temporary table are in the memory of another session. Rows of an unlogged table are missing on a
         // standby.
         let is_permanent = row.relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT;
         let at = usize::try_from(column).ok()?.checked_sub(1)?;
@@ -64,7 +64,7 @@ unsafe fn position(relation: pg_sys::Relation, column: i16) -> Option<usize> {
     }
 }
 
-/// Reads the values of a column that are on some pages and that the current snapshot sees.
+/// Reads the values of a column on some pages. Only rows that the current snapshot sees are included.
 ///
 /// # Safety
 /// The relation is open, locked and a heap. The values at this position have 8 bytes and are passed by value.

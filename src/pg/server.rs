@@ -66,8 +66,7 @@ pub fn data_directory() -> PathBuf {
     PathBuf::from(OsStr::from_bytes(path.to_bytes()))
 }
 
-/// Returns the permissions for a file in the data directory: the group may read the file if it may read the
-/// directory.
+/// Returns the permissions for a file in the data directory. The group may read the file if it may read the directory.
 pub fn file_mode() -> u32 {
     // SAFETY: set before the first process is started, and never changed.
     let directory_mode = unsafe { pg_sys::data_directory_mode } as u32;

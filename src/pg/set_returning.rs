@@ -7,13 +7,12 @@ use pgrx::prelude::*;
 
 use super::relation::{Function, RightsOf};
 
-/// Length limit for a value, in bytes.
+/// The maximum length of a value, in bytes.
 const LONGEST_VALUE: usize = 8_192;
 
-/// Calls a set-returning function with a composite result type. The function runs with the rights of its
-/// owner, in a security-restricted operation. Returns the values of the given columns as text in UTF-8. If a
-/// column does not exist in the result, its value is NULL. At most `most` rows are returned, and all other
-/// rows are ignored.
+/// Calls a set-returning function with a composite result type. The function runs with the rights of its owner, in a
+/// security-restricted operation. Returns the values of the given columns as UTF-8 strings. A column that does not
+/// exist in the result is NULL. At most `most` rows are returned, and the rest is ignored.
 ///
 /// # Errors
 /// Returns an error if a value is longer than 8192 bytes.
@@ -98,7 +97,7 @@ unsafe fn read<const N: usize>(
     Ok(rows)
 }
 
-/// Converts a value to text in UTF-8.
+/// Converts a value to a UTF-8 string.
 ///
 /// # Safety
 /// The value has type `type_oid`.
@@ -114,16 +113,16 @@ unsafe fn text_of(value: pg_sys::Datum, type_oid: pg_sys::Oid) -> String {
     }
 }
 
-/// Converts a text to a value of a type. Returns `None` if the text contains a NUL. Raises an error of class 22 if the
-/// database encoding cannot represent the text.
+/// Converts a string to a value of a type. Returns `None` if the string contains a NUL. Raises an error of class 22 if
+/// the database encoding cannot represent the string.
 ///
 /// # Safety
 /// The caller is in a transaction.
 pub unsafe fn value_of(text: &str, type_oid: pg_sys::Oid) -> Option<pg_sys::Datum> {
     let utf8 = CString::new(text).ok()?;
     let (mut input, mut parameter) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-    // SAFETY: the text is a C string of this length, and so is its conversion. The function is the input function of the
-    // type.
+    // SAFETY: the string is a C string of this length, and so is its conversion. The function is the input function of
+    // the type.
     unsafe {
         let text = pg_sys::pg_any_to_server(utf8.as_ptr(), text.len() as i32, pg_sys::pg_enc::PG_UTF8 as i32);
         pg_sys::getTypeInputInfo(type_oid, &mut input, &mut parameter);

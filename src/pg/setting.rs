@@ -6,9 +6,8 @@ use pgrx::prelude::*;
 
 use super::list::elements;
 
-/// Sets the error message, DETAIL and HINT that PostgreSQL reports when a check hook rejects a value. The
-/// hook then returns false. Without a message, PostgreSQL would quote the whole value, which may contain a
-/// password.
+/// Sets the error message, DETAIL and HINT that PostgreSQL reports when a check hook rejects a value. The hook must
+/// then return false. Without a message, PostgreSQL would quote the whole value, which may contain a password.
 pub fn explain_rejection(message: &str, detail: &str, hint: &str) {
     // SAFETY: PostgreSQL clears these pointers before it calls a check hook, and reads them right after the hook. The
     // strings are in ErrorContext, which is not reset until PostgreSQL has read them.
@@ -19,9 +18,9 @@ pub fn explain_rejection(message: &str, detail: &str, hint: &str) {
     }
 }
 
-/// Copies a text into ErrorContext.
+/// Copies a string into ErrorContext.
 fn error_string(text: &str) -> *mut c_char {
-    // The text of a setting is a C string, so it cannot contain a NUL.
+    // The string comes from a setting, so it cannot contain a NUL.
     let text = CString::new(text).unwrap_or_default();
     // SAFETY: ErrorContext exists from the start of the process, and `text` is NUL-terminated.
     unsafe { pg_sys::MemoryContextStrdup(pg_sys::ErrorContext, text.as_ptr()) }
@@ -31,7 +30,7 @@ fn error_string(text: &str) -> *mut c_char {
 /// double quotes. Returns `None` if the syntax is invalid.
 pub fn split_list(text: &CStr) -> Option<Vec<CString>> {
     let mut names = std::ptr::null_mut();
-    // SAFETY: the function changes a copy of the text, which stays valid while the names are copied. All elements of
+    // SAFETY: the function changes a copy of the string, which stays valid while the names are copied. All elements of
     // the list are C strings within this copy. The copy and the list are freed.
     unsafe {
         let copy = pg_sys::pstrdup(text.as_ptr());
@@ -43,7 +42,7 @@ pub fn split_list(text: &CStr) -> Option<Vec<CString>> {
     }
 }
 
-/// Returns the text of a setting as it is stored. The text can be in any encoding.
+/// Returns the stored value of a setting. It can be in any encoding.
 ///
 /// # Safety
 /// `value` is null or points to a C string that outlives the returned reference.
@@ -55,9 +54,9 @@ pub unsafe fn setting_text<'a>(value: *const c_char) -> &'a [u8] {
     unsafe { CStr::from_ptr(value) }.to_bytes()
 }
 
-/// Passes a value from a check hook to the assign hook. PostgreSQL frees the value when the setting can no
-/// longer return to this text. If memory is exhausted, the function returns false, and the hook must return
-/// false too.
+/// Passes a value from a check hook to the assign hook. PostgreSQL frees the value when the setting can no longer
+/// return to the checked string. If memory is exhausted, this function returns false, and the hook must also return
+/// false.
 ///
 /// # Safety
 /// `extra` is the pointer that PostgreSQL passed to the check hook.
@@ -76,7 +75,7 @@ pub unsafe fn hand_over<T: Copy>(extra: *mut *mut c_void, value: T) -> bool {
     true
 }
 
-/// Returns the value that the check hook has passed to the assign hook, if any.
+/// Returns the value, if any, that the check hook has passed to the assign hook.
 ///
 /// # Safety
 /// `extra` is the pointer that PostgreSQL passed to the assign hook. The check hook of the setting passes a

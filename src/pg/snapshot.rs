@@ -10,24 +10,24 @@ use super::backend_local::BackendLocal;
 
 /// The snapshot of the current statement, as PostgreSQL stores it.
 pub struct StatementSnapshot<'a> {
-    /// All earlier transactions have ended in the snapshot.
+    /// In the snapshot, all transactions before this one have ended.
     pub xmin: pg_sys::TransactionId,
     pub xmax: pg_sys::TransactionId,
     /// The transactions that were in progress.
     pub running: &'a [pg_sys::TransactionId],
 }
 
-/// The memory into which PostgreSQL takes snapshots for us. PostgreSQL allocates the arrays with the first snapshot, and
-/// reuses them.
+/// The memory into which PostgreSQL takes snapshots for us. PostgreSQL allocates the arrays for the first snapshot, and
+/// then reuses them.
 static TAKEN: BackendLocal<UnsafeCell<pg_sys::SnapshotData>> =
     // SAFETY: zeros are valid for all fields, and mean that no arrays are allocated.
     BackendLocal::new(UnsafeCell::new(unsafe { std::mem::zeroed() }));
 
-/// Calls the closure `action` with the snapshot of the current statement. Returns `None` if the statement's
-/// snapshot is not an MVCC snapshot, or was taken during recovery.
+/// Calls the closure `action` with the snapshot of the current statement. Returns `None` if the snapshot is not an MVCC
+/// snapshot, or was taken during recovery.
 pub fn of_statement<T>(action: impl FnOnce(&StatementSnapshot) -> T) -> Option<T> {
-    // SAFETY: reads the active snapshot of this process. It stays active until the statement ends, so longer than the
-    // reference, which the closure cannot keep. The closure does not pop the snapshot: nothing in this extension does.
+    // SAFETY: reads the active snapshot of this process. It stays active until the statement ends. The closure cannot
+    // keep the reference for longer, and does not pop the snapshot, because nothing in this extension does.
     let snapshot = unsafe {
         if !pg_sys::ActiveSnapshotSet() {
             return None;
@@ -43,8 +43,8 @@ pub fn of_statement<T>(action: impl FnOnce(&StatementSnapshot) -> T) -> Option<T
     Some(action(&StatementSnapshot { xmin: snapshot.xmin, xmax: snapshot.xmax, running }))
 }
 
-/// Takes a snapshot of the transactions that are in progress now, including the current transaction. A transaction in
-/// recovery has no such snapshot. The caller must have a snapshot already, or be about to end its transaction.
+/// Takes a snapshot of the transactions that are now in progress, including the current transaction. During recovery,
+/// no such snapshot exists. The caller must already have a snapshot, or be about to end its transaction.
 pub fn take() -> Snapshot {
     // SAFETY: takes a snapshot into memory that only this function uses. PostgreSQL's own function for this purpose cannot
     // be used while a parallel query runs.
@@ -85,18 +85,18 @@ fn widened(xmax: pg_sys::TransactionId, running: &[pg_sys::TransactionId]) -> Sn
     Snapshot { xmax: widen(next, xmax), running }
 }
 
-/// Returns the ID of the next transaction, with 64 bits.
+/// Returns the 64-bit ID of the next transaction.
 pub fn next() -> u64 {
     // SAFETY: reads shared memory that exists in every process.
     unsafe { pg_sys::ReadNextFullTransactionId().value }
 }
 
-/// Returns the 64-bit form of a recent transaction ID. Each ID in use is less than 2^31 before the next one.
+/// Returns the 64-bit form of a recent transaction ID. Each ID in use precedes the next ID by less than 2^31.
 fn widen(next: u64, transaction: pg_sys::TransactionId) -> u64 {
     next - u64::from((next as u32).wrapping_sub(transaction.into_inner()))
 }
 
-/// Returns the ID of the current transaction, with 64 bits. Assigns an ID if the transaction has none.
+/// Returns the 64-bit ID of the current transaction. Assigns an ID if the transaction has none.
 pub fn own_transaction() -> u64 {
     // SAFETY: called in a transaction that may write.
     unsafe { pg_sys::GetTopFullTransactionId().value }

@@ -13,16 +13,15 @@ pub fn timestamptz(unix_us: i64) -> TimestampWithTimeZone {
         .expect("bug: a layout reaches beyond timestamptz")
 }
 
-/// Converts microseconds to an `interval`, whatever their number. (`Interval::from_micros` calls `make_interval`, which since
-/// PostgreSQL 17 raises an error for the highest values: a registry with an absurd clock would make every query of the
-/// status fail.)
+/// Converts any number of microseconds to an `interval`. (`Interval::from_micros` calls `make_interval`, which since
+/// PostgreSQL 17 raises an error for the highest values. It would make every query of the status fail if the clock of a
+/// registry were absurd.)
 pub fn interval(us: i64) -> Interval {
     Interval::new(0, 0, us).expect("bug: a single field has no mismatched signs")
 }
 
-/// Converts a stored `timestamptz` to microseconds of Unix time. `infinity` and the last thirty years of
-/// `timestamptz` become `i64::MAX`. Neither this value nor the result for `-infinity` can be the time of an
-/// ID.
+/// Converts a stored `timestamptz` to microseconds of Unix time. `infinity` and the last thirty years of `timestamptz`
+/// become `i64::MAX`. Neither `i64::MAX` nor the result for `-infinity` can be the time of an ID.
 #[inline]
 pub fn unix_us(stored: i64) -> i64 {
     stored.saturating_add(POSTGRES_EPOCH_US)

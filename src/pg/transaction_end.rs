@@ -11,8 +11,8 @@ use super::process;
 /// The actions of the extension.
 #[derive(Clone, Copy)]
 pub struct Actions {
-    /// Runs after the transaction has ended for all other sessions: it was committed, rolled back or prepared. Must not
-    /// fail. The action does not run in parallel workers.
+    /// Runs after the transaction has ended for all other sessions, by a commit, a rollback or PREPARE TRANSACTION.
+    /// Must not fail. Does not run in parallel workers.
     pub ended: fn(),
     /// Runs before the transaction is prepared, after its deferred triggers. May fail.
     pub before_prepare: fn(),
@@ -29,13 +29,13 @@ pub fn register(actions: Actions) {
     unsafe { pg_sys::RegisterXactCallback(Some(on_event), std::ptr::null_mut()) };
 }
 
-/// The callback has no guard, because it runs at the end of every transaction. Only [`before_prepare`] calls functions
+/// This callback has no guard, because it runs at the end of every transaction. Only [`before_prepare`] calls functions
 /// that could fail.
 unsafe extern "C-unwind" fn on_event(event: pg_sys::XactEvent::Type, _argument: *mut c_void) {
     use pg_sys::XactEvent::*;
     let Some(actions) = ACTIONS.get() else { return };
-    // The leader of a parallel worker runs the actions. While a worker connects to the database, it commits a transaction of
-    // its own.
+    // The leader of a parallel worker runs the actions. A worker also commits a transaction of its own while it
+    // connects to the database.
     if process::is_parallel_worker() {
         return;
     }

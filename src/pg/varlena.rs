@@ -1,16 +1,16 @@
 //! Access to values of type `text` and `bytea` as PostgreSQL passes them to functions.
 //!
-//! A text argument of pgrx must be in UTF-8, even if the database has another encoding. Otherwise, the call
-//! panics. The types in this module give a function the bytes of its argument. The function can then report
-//! the same error for every invalid text.
+//! pgrx requires text arguments in UTF-8, even if the database has another encoding, and otherwise panics. The types in
+//! this module give a function the bytes of its argument. The function can then report the same error for every invalid
+//! string.
 
 use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
 use pgrx::prelude::*;
 use pgrx::varlena::{varatt_is_1b, varatt_is_1b_e, varatt_is_4b_u, varlena_to_byte_slice};
 
-/// Returns the bytes of a varlena. Almost all values are stored inline and uncompressed. Such values are read
-/// without a call into PostgreSQL, because pgrx's guard around the call would take longer than the function
-/// that needs the bytes.
+/// Returns the bytes of a varlena. Almost all values are stored inline and uncompressed. Such values are read without a
+/// call into PostgreSQL, because pgrx's guard around such a call would take longer than the function that needs the
+/// bytes.
 ///
 /// # Safety
 /// `varlena` points to a varlena that is valid for `'a`.
@@ -25,8 +25,7 @@ pub unsafe fn bytes<'a>(varlena: *mut pg_sys::varlena) -> &'a [u8] {
     }
 }
 
-/// Returns the bytes of a varlena, or `None` if the value is compressed or stored out of line. The function
-/// raises no error.
+/// Returns the bytes of a varlena, or `None` if the value is compressed or stored out of line. Raises no error.
 ///
 /// # Safety
 /// As for [`bytes`].

@@ -48,11 +48,11 @@ pub enum Interest {
     Write,
 }
 
-/// Sleeps until the latch of this process is set or `timeout` has passed. Meanwhile `pg_stat_activity` shows the wait
-/// event. Raises an error if the statement has been canceled.
+/// Sleeps until the latch of this process is set or `timeout` has passed. `pg_stat_activity` shows the wait event
+/// during the sleep. Raises an error if the statement has been canceled.
 ///
-/// The resolution of a latch is one millisecond. For a shorter timeout, the function sleeps without the latch. The
-/// process handles a cancel request during such a sleep after the sleep.
+/// The resolution of a latch is one millisecond. For a shorter timeout, the function sleeps without the latch, and the
+/// process handles cancel requests after the sleep.
 pub fn wait(timeout: Duration, event: u32) {
     wait_uninterrupted(timeout, event);
     pgrx::check_for_interrupts!();
@@ -99,7 +99,7 @@ pub fn wait_for_socket(socket: i32, interest: Interest, timeout: Duration, event
         pg_sys::ResetLatch(pg_sys::MyLatch);
         happened
     };
-    // Another process may be waiting until this process handles an interrupt, as `DROP DATABASE` does.
+    // Another process may be waiting for this process to handle an interrupt, for example in `DROP DATABASE`.
     pgrx::check_for_interrupts!();
     happened as u32 & ready != 0
 }

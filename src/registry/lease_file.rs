@@ -1,8 +1,8 @@
 //! The file in which a server stores the state of its leases: `snowflake_id.lease` in the data directory.
 //!
-//! The lease in a copy of the file must not be used, because then two servers would issue IDs under one lease. A server
-//! with a [copied file](crate::background::own_file) is unrecognized, and requests an identity of its own. In a damaged
-//! file, a lease could seem to end later than it does.
+//! A lease in a copy of the file must not be used, because two servers would then issue IDs under one lease. A server
+//! with a [copied file](crate::background::own_file) is unrecognized, and requests a new identity. A damaged file is
+//! not used either, because its lease could seem to end later than it does.
 
 use snowflake_id_core::lease_state::LeaseState;
 
@@ -16,8 +16,8 @@ const FILE: OwnFile = OwnFile {
 /// Reads the state in the file. If the state cannot be used completely, also returns the reason for the log.
 ///
 /// # Errors
-/// Returns the problem if another version has written the file. The server must not overwrite the file: the evidence in
-/// it is all that is known of the leases that the newer version has used.
+/// Returns the problem if another version has written the file. The server must not overwrite the file, because the
+/// leases that the newer version has used are known only from the evidence in it.
 pub fn read() -> Result<(Found<LeaseState>, Option<String>), String> {
     let found = FILE.read()?;
     let problem = match &found {

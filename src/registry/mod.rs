@@ -11,9 +11,9 @@
 //! 3. The keeper stores a horizon and fences the slots. Then the keeper allows the slots to be used until the
 //!    end of the lease, and opens the gate.
 //!
-//! If the worker process dies before the registry has committed, nothing has changed. If the worker process
-//! dies after the commit, the next process repeats the request and receives the same lease. Once the lease is
-//! in the lease file, the next process uses that lease.
+//! If the worker process dies before the registry has committed, nothing has changed. If it dies after the
+//! commit, the next process repeats the request and receives the same lease. Once the lease is in the lease
+//! file, the next process uses that lease.
 //!
 //! The worker runs only if the setting `snowflake_id.registry` is not empty. The keeper starts the worker.
 //! The keeper and the worker never wait for each other.

@@ -43,7 +43,7 @@ impl Unwanted {
         }
     }
 
-    /// Forgets a rejected worker ID, because another lease of this worker ID could be used.
+    /// Forgets a rejected worker ID, because another lease of this worker ID may be usable.
     pub fn forget(&mut self, worker: u32) {
         self.workers.retain(|(unwanted, _)| *unwanted != worker);
     }

@@ -1,4 +1,4 @@
-//! The registry worker reports the state of the lease in the log and in view `snowflake_status`.
+//! Reports the state of the lease in the log and in view `snowflake_status`.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Failure {
         Failure { state, why, free_from_us: 0, is_stuck: false }
     }
 
-    /// The registry has not answered. Returns `None` if the process was asked to stop.
+    /// Converts the reason why the registry has not answered. Returns `None` if the process was asked to stop.
     pub fn of_no_answer(no_answer: NoAnswer) -> Option<Failure> {
         let (state, why) = match no_answer {
             NoAnswer::Rejected { problem, rejection } => {
@@ -61,9 +61,9 @@ impl Failure {
         Some(Failure::new(state, why))
     }
 
-    /// The registry has answered without a usable lease, or an effect has failed.
-    /// `last_registry` is the registry that granted the last lease, with the time at which the server moved to it. A server
-    /// that `is_old_copy` needs a lease from this registry before it can move to another one.
+    /// Converts an answer without a usable lease, or the failure of an effect. `last_registry` is the registry that
+    /// granted the last lease, and the time at which the server moved to it. A server that `is_old_copy` needs a lease
+    /// from this registry before it can move to another one.
     pub fn of(
         refusal: Refusal,
         clock_offset: Duration,
@@ -79,7 +79,7 @@ impl Failure {
             Outcome::Granted(lease) => {
                 (RegistryState::AllTaken, format!("this server cannot use {}", lease.identity))
             }
-            // A server releases no lease.
+            // Servers do not release leases.
             Outcome::Released | Outcome::Unknown => {
                 (RegistryState::Granted, "the registry does not know the lease".into())
             }
@@ -131,7 +131,7 @@ impl Failure {
     }
 }
 
-/// The last reported texts.
+/// The last reported messages.
 pub struct Report {
     problem: Logged,
     warning: Logged,
@@ -146,8 +146,8 @@ impl Report {
         }
     }
 
-    /// Reports that the registry has granted a lease. If the answer contains a note for administrators, the
-    /// note is reported as well.
+    /// Reports that the registry has granted a lease. If the answer contains a note for administrators, also reports
+    /// the note.
     pub fn succeed(&mut self, note: Option<String>, terms: &Terms, compared_clock: ClockOffset) {
         self.problem.is_new(None);
         let offset = terms.clock_offset();
@@ -206,7 +206,7 @@ impl Report {
     }
 }
 
-/// Removes all digits, so that two texts that differ only in times and numbers become equal.
+/// Removes all digits, so that messages that differ only in times and numbers become equal.
 fn without_numbers(mut text: String) -> String {
     text.retain(|character| !character.is_ascii_digit());
     text

@@ -29,10 +29,9 @@ use crate::pg::{clock, process, server};
 use crate::shared::lease::{self, RegistryState, lease_status};
 use crate::shared::memory::State;
 
-/// The time for which a newly started server tries to renew its stored lease. After this time, the server
-/// uses the lease without a renewal.
+/// How long a newly started server tries to renew its stored lease. Afterwards, it uses the lease without a renewal.
 const TIME_TO_RENEW_FIRST: Duration = Duration::from_secs(2);
-/// The pause after a problem that this server has to solve before it can ask the registry.
+/// The pause after a problem that this server has to solve before it can contact the registry.
 const PAUSE_WITHOUT_ROUND: Duration = Duration::from_secs(5);
 
 pub struct Worker {
@@ -41,17 +40,16 @@ pub struct Worker {
     round: LeaseRound,
     /// The connection of the current round.
     connection: Option<Connection>,
-    /// This server's clock when the last request was sent. The registry has compared this clock, even if the clock was set
-    /// before the answer arrived.
+    /// This server's clock when the last request was sent. The registry has compared this clock, even if the clock was
+    /// set before the answer arrived.
     compared_clock: ClockOffset,
     /// True if the facts about this server are sent unchanged. The flag is false if the registry's database
     /// cannot represent all characters in the facts.
     tells_facts_as_they_are: bool,
     unwanted: Unwanted,
-    /// The identities that the server could use in the last round, or the reason why the server could not use
-    /// any identity.
+    /// The identities that the server could use in the last round, or the reason why it could use none.
     asked_for: Result<Needs, String>,
-    /// Why the last effect has failed.
+    /// The reason why the last effect has failed.
     failure: Option<Failure>,
     report: Report,
 }
@@ -80,7 +78,7 @@ impl Worker {
         }
         let state = match found {
             Found::Own(state) => state,
-            // An administrator has removed the file, so that the server can move to another registry.
+            // An administrator has removed the file so that the server can move to another registry.
             Found::Nothing if !keeper.is_old_copy() => LeaseState::default(),
             Found::Nothing | Found::Damaged(_) => {
                 LeaseState::default().of_last_registry(keeper.last_registry())
@@ -90,7 +88,7 @@ impl Worker {
         Some(Worker {
             shared,
             started: Instant::now(),
-            // A server does not release its leases: it may use them again after a restart.
+            // A server does not release its leases, because it may use them again after a restart.
             round: LeaseRound::new(state, false),
             connection: None,
             compared_clock: ClockOffset::default(),
@@ -125,7 +123,7 @@ impl Worker {
         }
     }
 
-    /// Determines the identities that this server can use. Gives up the lease if the server can never use it: the lease
+    /// Determines the identities that this server can use. Gives up a lease that the server can never use: the lease
     /// was granted before the last restart of the server, and the times of its use are unknown.
     fn determine_needs(&mut self) {
         self.unwanted.update(self.shared, self.lease_time());
@@ -145,7 +143,7 @@ impl Worker {
     /// Carries out effects until the next pause. Returns `None` if the process must stop.
     fn drive(&mut self, mut effect: Effect) -> Option<Rest> {
         self.failure = None;
-        // The lease that was known before the last step, and is not known any more.
+        // The lease that was known before the last step, but no longer is.
         let mut lost: Option<Lease> = None;
         loop {
             let event = match effect {
@@ -156,7 +154,7 @@ impl Worker {
                 Effect::End => return None,
                 Effect::Connect => self.connect(),
                 Effect::Send(request) => self.send(&request),
-                // The write is not interrupted by a signal.
+                // No signal interrupts the write.
                 Effect::Keep(state) => {
                     Ok(lease_file::write(&state).map_or_else(Event::NotKept, |()| Event::Kept))
                 }
@@ -198,9 +196,9 @@ impl Worker {
         Ok(Event::Connected)
     }
 
-    /// Sends a request with the facts about this server. If the encoding of the registry's database cannot
-    /// represent the facts, the request is sent again with the facts in ASCII. The grant of a worker ID must
-    /// not depend on the characters in the facts.
+    /// Sends a request with the facts about this server. The grant of a worker ID must not depend on the characters in
+    /// the facts. Therefore, if the encoding of the registry's database cannot represent them, the request is sent
+    /// again with the facts in ASCII.
     fn send(&mut self, request: &Request) -> Result<Event, NoAnswer> {
         let mut facts = facts(self.shared);
         let is_ascii = facts.node_name.is_ascii() && facts.host.as_deref().is_none_or(str::is_ascii);
@@ -218,7 +216,7 @@ impl Worker {
     }
 
     fn send_once(&mut self, request: &Request, facts: &Facts) -> Result<Event, NoAnswer> {
-        // The connection is taken out of `self` during the call, because `keep_waiting` borrows `self`.
+        // The connection is moved out of `self` during the call, because `keep_waiting` borrows `self`.
         let mut connection =
             self.connection.take().ok_or_else(|| "bug: there is no connection".to_owned())?;
         let (sent_us, offset) = clock::clock_and_offset();
@@ -243,7 +241,7 @@ impl Worker {
     /// If the keeper has no lease, passes the current lease to the keeper without contacting the registry.
     fn go_on(&mut self) {
         let lease = self.round.go_on(clock::clock_us());
-        // The keeper may have got the lease from an earlier process.
+        // The keeper may already have received the lease from an earlier process.
         if let Some(lease) = lease.filter(|lease| !self.is_told(lease)) {
             log!(
                 "snowflake_id: continuing with the lease of {}, which ends at {}",
@@ -254,7 +252,7 @@ impl Worker {
         }
     }
 
-    /// Returns whether the keeper has the lease, or an earlier end of the lease.
+    /// Returns whether the keeper already has the lease, possibly with an earlier end.
     fn is_told(&self, lease: &Lease) -> bool {
         lease_status().lease.is_some_and(|told| told.is_same_range(lease))
     }
@@ -267,7 +265,7 @@ impl Worker {
         self.shared.server_status.wakeup.request();
     }
 
-    /// Takes the lease away from the keeper. If the registry has just answered that another server also has the lease,
+    /// Withdraws the lease from the keeper. If the registry has just reported that another server also has the lease,
     /// that server may have been issuing IDs for some time.
     fn withdraw(&self, twin: Option<Lease>) {
         lease::tell(|lease_status| lease_status.lease = None);
@@ -341,8 +339,8 @@ impl Worker {
     }
 }
 
-/// Waits for the keeper or an administrator before the first round, unless `is_over`. Returns `None` if the process must
-/// stop.
+/// Waits for the keeper or an administrator before the first round, unless `is_over` returns true. Returns `None` if
+/// the process must stop.
 fn pause_at_start(shared: &State, is_over: impl Fn() -> bool) -> Option<()> {
     let (now, until) = (Instant::now(), Instant::now() + PAUSE_WITHOUT_ROUND);
     let wakeup = &shared.server_status.registry_wakeup;
@@ -354,13 +352,13 @@ fn pause_at_start(shared: &State, is_over: impl Fn() -> bool) -> Option<()> {
     is_still_needed().then_some(())
 }
 
-/// Returns whether the process need not stop.
+/// Returns whether the process should continue to run.
 fn is_still_needed() -> bool {
     process::reload_if_asked();
     !is_stopping() && config::registry().is_some()
 }
 
-/// What this server tells about itself.
+/// Returns the facts that this server reports about itself.
 fn facts(shared: &State) -> Facts {
     let by_hand = shared.server_status.keeper.by_hand().into_iter();
     let by_hand = by_hand.filter(|identity| identity.datacenter == config::datacenter_id());

@@ -1,10 +1,10 @@
-//! [`Checked`]: results of checks that a process remembers until a change.
+//! [`Checked`]: results of checks that a process remembers until something changes.
 
 /// The maximum number of results. A session usually takes numbers as one role.
 const CAPACITY: usize = 16;
 
-/// Results of checks, starting with the oldest one. All of them are as of the same number of changes, and are outdated
-/// after the next change.
+/// Results of checks, starting with the oldest one. All results belong to the same number of changes. The next change
+/// makes them outdated.
 pub struct Checked<T> {
     as_of: u64,
     results: Vec<T>,
@@ -15,7 +15,7 @@ impl<T> Checked<T> {
         Checked { as_of: 0, results: Vec::new() }
     }
 
-    /// Returns a result that is up to date after this number of changes.
+    /// Returns a result that is still valid after this number of changes.
     pub fn find(&self, changes: u64, is_it: impl Fn(&T) -> bool) -> Option<&T> {
         self.results.iter().find(|result| is_it(result)).filter(|_| self.as_of == changes)
     }

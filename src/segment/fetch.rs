@@ -11,8 +11,8 @@ use crate::background::connection::{self, KeepWaiting, NoAnswer};
 use crate::pg::clock;
 use crate::pg::libpq::Connection;
 
-/// Idle time after which a connection is closed. Ranges are usually fetched every quarter of an hour, which is too
-/// rarely to keep a connection open. Only the first ranges are fetched in quick succession.
+/// The idle time after which a connection is closed. Ranges are usually fetched every quarter of an hour, so a
+/// connection is not kept open between them. Only the first ranges are fetched in quick succession.
 const KEPT: Duration = Duration::from_secs(5);
 
 /// An answer with the registry's clock.
@@ -28,8 +28,7 @@ pub struct RegistryConnection {
 }
 
 impl RegistryConnection {
-    /// Sends a request to the registry and returns the answer. If no usable connection is open, the function connects
-    /// first.
+    /// Sends a request to the registry and returns the answer. Connects first if no usable connection is open.
     pub fn ask(
         &mut self,
         string: &CStr,

@@ -1,8 +1,7 @@
 //! A registry in the keeper's own database. A single server needs no other registry.
 //!
-//! The database may have a malicious owner, and the worker is a superuser. Therefore the function is looked up as a
-//! member of the extension and called by its OID. It runs with the rights of its owner, in a security-restricted
-//! operation.
+//! The database may have a malicious owner, and the worker is a superuser. Therefore, the function must be a member of
+//! the extension, and is called by its OID. It runs with the rights of its owner, in a security-restricted operation.
 
 use std::ffi::CStr;
 use std::panic::AssertUnwindSafe;
@@ -34,7 +33,7 @@ pub fn ask(call: &Call, most_rows: usize) -> Result<Option<Answered>, NoAnswer> 
     };
     let rows = transaction(take_and_classify, || ());
     if is_stopping() {
-        // A wait for a standby that was interrupted by SIGTERM cannot be distinguished from a successful wait.
+        // If SIGTERM interrupts the wait for a standby, the wait looks successful.
         return Err(NoAnswer::Stopping);
     }
     let refused = |Problem(problem)| {
@@ -73,7 +72,7 @@ fn take(request: &str, most_rows: usize) -> Result<Option<Vec<Reply>>, Problem> 
         let text = "function snowflake_registry.take_local() does not belong to extension \"snowflake_id_registry\", or the owner of its schema could replace the function: change the owner of the schema to a superuser, or set snowflake_id.registry";
         Problem(text.into())
     })?;
-    // The owner of the extension may have replaced the function with a function that never returns.
+    // The owner of the extension may have replaced the function by one that never returns.
     let_sigterm_interrupt();
     // SAFETY: the worker's transactions all have a snapshot. The function was found by its argument types, so the
     // arguments match. The function belongs to the extension, and is written in PL/pgSQL.

@@ -2,7 +2,7 @@
 //!
 //! The registry grants ranges of small ascending numbers that are unique in the fleet. The setting
 //! `snowflake_id.registry` names the registry. If the setting is empty, the registry is an extension in the keeper's
-//! own database. The following steps are performed for each range:
+//! own database. For each range:
 //!
 //! 1. The worker requests a range ([`fetch`]), either through libpq or by a function call in its own database
 //!    ([`local_registry`]). The request contains this server's high-water mark. The worker uses the range only after
@@ -13,15 +13,15 @@
 //! 4. The worker publishes the range in shared memory ([`crate::shared::segments`]). Backends take numbers from the
 //!    range ([`numbers`]).
 //!
-//! A crash between two steps loses numbers but repeats none. The registry never grants the lost numbers again, and
-//! the stored marks would reject such a grant. After a change of the registry, the worker reports all marks to the
-//! new registry before requesting a range.
+//! A crash between two steps loses numbers but repeats none. The registry never grants the lost numbers again, and the
+//! stored marks would reject such a grant. After a change of the registry, the worker reports all marks to the new
+//! registry before requesting a range.
 //!
-//! A range that belongs to a period is published when the period has started, and is not used after the period has
+//! If a range belongs to a period, it is published when the period has started, and is not used after the period has
 //! ended. Ranges are never withdrawn, so a server never returns to an earlier period, no matter how its clock is set.
 //!
-//! The keeper starts the worker when a call requests the first number. If the server was granted numbers before, the
-//! keeper starts the worker immediately.
+//! If the server was granted numbers before, the keeper starts the worker immediately. Otherwise, the keeper starts the
+//! worker when a call requests the first number.
 
 mod checked;
 mod fetch;

@@ -22,8 +22,8 @@ const MAX_BATCH: i32 = 1_000_000;
 
 declare_c_function!(snowflake_segment_nextval);
 
-/// `snowflake_segment_nextval(text)`, without pgrx's wrapper, like [`crate::generate::nextval`]. The fast path does
-/// not call functions that could panic or raise an error. [`next_slowly`] does the rest.
+/// `snowflake_segment_nextval(text)`, without pgrx's wrapper, like [`crate::generate::nextval`]. The fast path calls no
+/// functions that could panic or raise an error. [`next_slowly`] does the rest.
 ///
 /// # Safety
 /// Only PostgreSQL may call this function. The SQL declaration must be STRICT, with an argument of type text.
@@ -56,8 +56,8 @@ pub fn try_next(name: &[u8]) -> Option<i64> {
     Some(taken.first)
 }
 
-/// Returns the registry's clock, in microseconds of Unix time. The registry's clock determines the end of a range. If
-/// ranges exist, shared memory always exists as well.
+/// Returns the registry's clock, in microseconds of Unix time. This clock determines the end of a range. If ranges
+/// exist, shared memory exists as well.
 fn registry_clock_us() -> i64 {
     segments().map_or(i64::MAX, |segments| segments.registry_clock_us())
 }

@@ -2,16 +2,16 @@
 //!
 //! A role that may execute the functions can take numbers of all segments, unless the role is limited. Table
 //! `snowflake_internal.segment_grant` has one row for each limited role, with the names of the segments that the role
-//! may use. A role also has the limits and the names of all roles whose privileges it inherits. Superusers are not
+//! may use. A role inherits the limits and the names of all roles whose privileges it inherits. Superusers are not
 //! limited.
 //!
 //! Each process reads the table once, and again after a change of the table or of a role. A trigger reports changes of
-//! the rows like changes of the table's definition. Therefore, a change takes effect like a `GRANT`: at the next
-//! command of the same session, and at the latest in the next transaction of other sessions, also on standbys. A
+//! rows as if the definition of the table had changed. Therefore, a change takes effect like a `GRANT`: in the same
+//! session at the next command, and in other sessions, also on standbys, at the latest in the next transaction. A
 //! rollback undoes the effect.
 //!
-//! The table is found as a member of the extension ([`relation`]). If the extension does not have the table, no role
-//! was ever limited. If the table exists but has other columns, only superusers can take numbers.
+//! The table must be a member of the extension ([`relation`]). If the extension does not have the table, no role was
+//! ever limited. If the table exists but has other columns, only superusers can take numbers.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -32,14 +32,13 @@ use crate::pg::rows::texts_of;
 /// The type `text[]`.
 const TEXTS: pg_sys::Oid = pg_sys::TEXTARRAYOID;
 
-/// Whether no role is limited, as far as this process knows. While this is true, a call costs only one load.
+/// True if no role is limited, as far as this process knows. In this case, a call costs only one load.
 static IS_OPEN_TO_ALL: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
-/// The number of changes that this process has learned of and that may affect the table. What the process knows is
-/// outdated after a change.
+/// The number of changes, known to this process, that may affect the table. Cached facts are outdated after a change.
 static CHANGES: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(0));
 
-/// The number of changes of anything, including all relations.
+/// The number of all changes, including changes of any relation.
 static CHANGES_OF_ANYTHING: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(0));
 
 /// The table, if this process has found the table.
@@ -63,15 +62,15 @@ impl Segments {
     }
 }
 
-/// Returns whether this process knows that the current user may take numbers of a segment. The function calls no
-/// functions of PostgreSQL that could fail.
+/// Returns whether this process knows that the current user may take numbers of a segment. Calls no functions of
+/// PostgreSQL that could fail.
 #[inline]
 pub fn is_known_to_be_allowed(name: &[u8]) -> bool {
     IS_OPEN_TO_ALL.get() || cached(role::current_user(), |segments| segments.contain(name)) == Some(true)
 }
 
 /// Returns an error unless the current user may take numbers of a segment. Must be called before anything else is done
-/// with the name, so that the result does not depend on whether the segment exists.
+/// with the name, so that the result does not reveal whether the segment exists.
 pub fn check(name: &[u8]) -> Result<(), Error> {
     let user = role::current_user();
     if allows(user, name)? { Ok(()) } else { Err(denied(user, name)) }
@@ -92,8 +91,8 @@ pub fn allows(role: pg_sys::Oid, name: &[u8]) -> Result<bool, Error> {
     holds_for(role, |segments| segments.contain(name))
 }
 
-/// Returns whether a condition is true for the segments that a role may use. The condition is true for a role
-/// that may use all segments.
+/// Returns whether a condition is true for the segments that a role may use. If the role may use all segments, the
+/// condition is true.
 fn holds_for(role: pg_sys::Oid, statement: impl Fn(&Segments) -> bool) -> Result<bool, Error> {
     if IS_OPEN_TO_ALL.get() {
         return Ok(true);
@@ -118,14 +117,14 @@ fn cached(role: pg_sys::Oid, statement: impl Fn(&Segments) -> bool) -> Option<bo
     Some(statement(segments))
 }
 
-/// Returns the number of changes of relations, functions and roles since the process watches changes. While the number
-/// remains the same, privileges on these objects and their owners do too.
+/// Returns the number of changes of relations, functions and roles since the process began to watch changes. If the
+/// number is unchanged, the owners of these objects and the privileges on them are unchanged, too.
 #[inline]
 pub fn changes_of_anything() -> u64 {
     CHANGES_OF_ANYTHING.get()
 }
 
-/// From the first call on, the process learns of changes.
+/// Starts to watch changes, at the first call.
 pub fn watch_changes() {
     static IS_WATCHING: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
     if !IS_WATCHING.replace(true) {
@@ -145,8 +144,8 @@ fn find_table() -> Option<Relation> {
     table
 }
 
-/// Notes a change of a relation, or of anything else. While the process has not found the table, each relation could be
-/// the table.
+/// Records a change of a relation, or of anything else. While the process has not found the table, any relation could
+/// be the table.
 fn note_change(relation: pg_sys::Oid) {
     CHANGES_OF_ANYTHING.set(CHANGES_OF_ANYTHING.get() + 1);
     let table = TABLE.get();
@@ -182,8 +181,8 @@ fn read(table: Option<Relation>, role: pg_sys::Oid) -> Result<(bool, Segments), 
 
 declare_c_function!(snowflake_segment_grant_changed);
 
-/// The trigger function of table `segment_grant`. When the transaction commits, all processes learn that the rows have
-/// changed.
+/// The trigger function of table `segment_grant`. When the transaction commits, it informs all processes that the rows
+/// have changed.
 ///
 /// # Safety
 /// Only PostgreSQL may call this function.

@@ -1,18 +1,17 @@
-//! The server's records about numbers of segments. The records contain the server's high-water mark for each name,
-//! the registry that answered last, and the tokens that registries have signed. The records are stored before a call
-//! gets a number.
+//! The server's records about numbers of segments: the server's high-water mark for each name, the registry that
+//! answered last, and the tokens that registries have signed. The records are stored before a call gets a number.
 //!
-//! A range must be above the high-water mark. The server reports the high-water mark to the registry, which continues
-//! above this mark even if the registry has lost commits or did not grant the numbers.
+//! A range must be above the high-water mark. The server reports the mark to the registry. The registry continues above
+//! the mark even if it has lost commits or did not grant the numbers.
 //!
 //! The high-water marks are stored twice:
 //!
 //! - in the database ([`taken`]): the WAL carries them to every server that has rows with these numbers;
 //! - in file `snowflake_id.segments` of the data directory, with the other records: the file outlives the extension.
 //!
-//! After a start, the server uses the higher mark. An outdated copy in a base backup or on a promoted standby is
-//! harmless, because it excludes only numbers that are not granted again. At a clean stop, the file also contains the
-//! numbers that are left (see [`ticket`](super::ticket)).
+//! After a start, the server uses the higher mark. A base backup or a promoted standby may contain an outdated file.
+//! This is harmless, because the file excludes only numbers that are not granted again. At a clean stop, the file also
+//! contains the numbers that are left (see [`ticket`](super::ticket)).
 
 use snowflake_id_core::rest::Rest;
 use snowflake_id_core::segment_records::{Change, SegmentRecords};
@@ -66,7 +65,8 @@ impl RangeFile {
     /// Returns the numbers that were left at the last clean stop. Only the first call returns them.
     pub fn take_rest(&mut self) -> Option<Rest> {
         let rest = self.rest.take()?;
-        // The next worker must not find them again, even if nothing else changes. If this fails, it finds no ticket.
+        // The next worker must not find them again, even if nothing else changes. If this write fails, that worker
+        // finds no ticket.
         let _ = self.append(&[]);
         Some(rest)
     }
@@ -76,7 +76,7 @@ impl RangeFile {
         self.append(&[Change::Rest(rest)])
     }
 
-    /// Stores the changes, and then applies them. A change that cannot be stored is not applied.
+    /// Stores the changes, and then applies them. Changes that cannot be stored are not applied.
     pub fn keep(&mut self, changes: Vec<Change>) -> Result<(), String> {
         if !changes.is_empty() {
             let written = self.append(&changes).and_then(|()| {
@@ -101,8 +101,8 @@ impl RangeFile {
         written.map_err(|problem| format!("could not write file \"{NAME}\": {problem}"))
     }
 
-    /// Tries again to store the records if the last attempt failed. A range is lost if it is fetched but cannot be
-    /// recorded.
+    /// If the last attempt to store the records failed, tries again. Otherwise, a range could be fetched that cannot be
+    /// recorded, and would be lost.
     pub fn prove_writable(&mut self) -> Result<(), String> {
         if self.is_unwritable {
             self.append(&[])?;
@@ -118,8 +118,8 @@ impl RangeFile {
         self.taken.write(&self.records.segments)
     }
 
-    /// Returns whether any records exist, or may exist in an unreadable file. The function must be called in a
-    /// transaction in the keeper's database.
+    /// Returns whether any records exist, or may exist in an unreadable file. Must be called in a transaction in the
+    /// keeper's database.
     pub fn is_there(extension: Extension) -> bool {
         !matches!(file::open(NAME), Ok(None)) || taken::is_there(extension)
     }

@@ -1,6 +1,6 @@
-//! Segments that this backend has used, with the slot of each segment and the last number taken.
+//! The segments that this backend has used, with the slot of each segment and the last number taken.
 //!
-//! A slot may be assigned to another name. With the place that a backend remembers, it then gets no numbers.
+//! If a slot is assigned to another name, the place that a backend remembers yields no more numbers.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::shared::segment_table::{Place, Slot};
 
 /// A segment that this session has used.
 pub struct Known {
-    /// In the encoding of this database.
+    /// The name in the encoding of this database.
     name: Box<[u8]>,
     place: BackendLocal<Cell<(Place, &'static Slot)>>,
     last: BackendLocal<Cell<i64>>,
@@ -39,8 +39,8 @@ impl Known {
 
 /// The segment used last.
 static CURRENT: BackendLocal<Cell<Option<&Known>>> = BackendLocal::new(Cell::new(None));
-/// All segments that this session has used, by name. These entries are never freed: a name needs about 150 bytes for as
-/// long as the session exists.
+/// All segments that this session has used, by name. Entries are not freed during the session, and need about 150 bytes
+/// for each name.
 static ALL: LazyLock<Mutex<HashMap<&[u8], &Known>>> = LazyLock::new(Mutex::default);
 
 /// Returns the segment with this name if this session has used the segment.

@@ -1,13 +1,13 @@
 //! Stores the high-water marks of segments in materialized view `snowflake_internal.segment_taken` in the keeper's
-//! database, and thereby in the WAL. The view contains exactly one row for each name.
+//! database, and so in the WAL. The view contains exactly one row for each name.
 //!
-//! The worker stores and commits the mark of a range before any call gets a number of the range. The commit flushes
-//! the WAL, and waits for synchronous standbys. The WAL record of the mark therefore precedes the WAL record of every
-//! row that contains one of the numbers, and a server with such a row also has the mark. The order remains the same
-//! after a promotion, a restore or `pg_upgrade`, and for numbers from any registry.
+//! The worker stores and commits the mark of a range before any call gets a number of the range. The commit flushes the
+//! WAL, and waits for synchronous standbys. In the WAL, the mark therefore precedes every row that contains one of the
+//! numbers. A server with such a row also has the mark. This remains true after a promotion, a restore or `pg_upgrade`,
+//! and for numbers from any registry.
 //!
-//! Only the worker writes the rows, so it remembers each row and its location ([`Taken`]), and reads the view only at
-//! its start and after a command has given the view another file.
+//! Only the worker writes the rows, so it remembers each row and its location ([`Taken`]). It reads the view only when
+//! it starts, and after a command has given the view another file.
 //!
 //! Rows are overwritten in place ([`crate::pg::rows`]). Like the horizon, the rows are excluded from dumps and
 //! publications, and protected from changes in SQL (see [`crate::keeper`]). The database may have a malicious owner,
@@ -28,7 +28,7 @@ use crate::pg::relation::{self, Extension, Kind, Relation};
 use crate::pg::rows::{RowAt, RowsFile, bytes_of, uuid_of};
 
 /// The format of the rows. A version that changes their meaning raises the number. A row is replaced only if it
-/// contains what [`values`] returns for it, so such a version must also remember the format of each row.
+/// contains the result of [`values`], so such a version must also remember the format of each row.
 const FORMAT: i32 = 1;
 
 /// Names are stored in UTF-8, whatever the encoding of the database. The columns are never NULL, so the length of a
@@ -46,21 +46,21 @@ const COLUMNS: [(&CStr, pg_sys::Oid); 10] = [
     (c"next_period_starts_us", pg_sys::INT8OID),
 ];
 
-/// Stands for a missing number. Numbers of segments are never negative.
+/// Stands for a missing number. Numbers of segments are not negative.
 const NONE: i64 = -1;
 
 /// The stored marks, by name.
 pub type Noted = BTreeMap<String, Had>;
 
-/// The rows of the view, as this process has read and written them. All rows of the file are known, because no other
-/// process writes any. A row that is not what it was stays unchanged, and causes an error. After any error, all rows are
-/// read again, because the rollback undoes no change.
+/// The rows of the view, as this process has read and written them. No other process writes rows of the file. If a row
+/// has changed nevertheless, the row stays unchanged, and an error is raised. A rollback does not undo changes, so all
+/// rows are read again after any error.
 #[derive(Debug, Default)]
 pub struct Taken {
     file: Option<RowsFile>,
     rows: BTreeMap<String, (RowAt, Had)>,
-    /// Whether this process has written a row since it read them. The commit has also flushed what was written before,
-    /// perhaps in a transaction that failed.
+    /// True if this process has committed a row since it read the rows. The commit has also flushed all earlier writes,
+    /// including writes in transactions that failed.
     are_durable: bool,
 }
 
@@ -111,7 +111,7 @@ fn scan(relation: Relation) -> Result<(Taken, Noted), Problem> {
     let mut noted = Noted::new();
     relation.for_each_row_at(COLUMNS, |at, row| {
         if let Some((name, had)) = mark(row) {
-            // Each name has one row. Duplicate rows are merged to the higher marks.
+            // Each name has one row. If there are more, the higher marks count.
             noted.entry(name.clone()).or_default().merge(had.clone());
             taken.rows.entry(name).or_insert((at, had));
         }

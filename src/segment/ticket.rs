@@ -1,11 +1,13 @@
 //! The ticket of the numbers that are left when the server is stopped ([`Rest`](snowflake_id_core::rest::Rest)).
 //!
-//! At a clean stop, the worker takes all numbers that are left, and stores them in the range file. No call can get them
-//! meanwhile. A copy of the file, or an earlier version of the disk, must not lead to a second use of the numbers.
-//! Therefore the file contains a ticket, and the ticket is also the name of an empty file in shared memory of the host,
-//! which nothing copies or restores together with a disk. The worker that removes that file may use the numbers. No
-//! other worker can remove it again: neither on a copy of the data directory, nor after the disk was set back. If the
-//! host was restarted, the file does not exist, and the numbers are lost, as after a crash.
+//! At a clean stop, the worker takes all numbers that are left, so that no call can get them, and stores them in the
+//! range file. A copy of this file, or an earlier state of the disk, must not lead to a second use of the numbers.
+//! Therefore, the range file contains a ticket. The ticket is also the name of an empty file in shared memory of the
+//! host. Nothing copies or restores the empty file together with a disk.
+//!
+//! The worker that removes the empty file may use the numbers. No other worker can remove this file again, neither on a
+//! copy of the data directory nor after the disk was set back. If the host was restarted, the file does not exist, and
+//! the numbers are lost, as after a crash.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -26,7 +28,7 @@ pub fn new() -> Uuid {
 /// Creates the ticket's file. The caller must do this before it stores the numbers.
 ///
 /// # Errors
-/// Fails if the directory is not in memory: a snapshot of a disk could contain the ticket as well.
+/// Fails if the directory is not in memory, because a snapshot of the disk could then contain the ticket.
 pub fn issue(ticket: Uuid) -> std::io::Result<()> {
     if !is_in_memory(DIRECTORY)? {
         return Err(std::io::Error::other(format!("\"{DIRECTORY}\" is not in memory")));
@@ -34,8 +36,8 @@ pub fn issue(ticket: Uuid) -> std::io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path(ticket)).map(|_| ())
 }
 
-/// Removes the ticket's file. Returns whether the file existed and belonged to the user that runs the server. Only in
-/// this case, the numbers may be used.
+/// Removes the ticket's file. Returns true if the file existed and belonged to the user that runs the server. The
+/// numbers may be used only in this case.
 pub fn redeem(ticket: Uuid) -> bool {
     let path = path(ticket);
     // SAFETY: the function has no preconditions and always succeeds.

@@ -1,5 +1,5 @@
-//! The slow path of taking numbers, which requests a range from the worker and waits for the range. The wait takes at
-//! most `max_wait`, holds no lock, can be canceled, and is visible in `pg_stat_activity`.
+//! The slow path of taking numbers: requests a range from the worker, and waits for it. The wait takes at most
+//! `max_wait`, holds no lock, can be canceled, and is visible in `pg_stat_activity`.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
@@ -21,8 +21,8 @@ use crate::shared::segments::{self, RegistryProblem, Segments, Trouble, segments
 use crate::shared::wait::{Deadline, Watch};
 use crate::wait_event::WaitEvent;
 
-/// The maximum time that calls wait for a registry that does not answer. The registry may be restarting or failing
-/// over. After this time, calls fail immediately, so that waiting calls do not accumulate.
+/// The maximum time that calls wait for a registry that does not answer, for example during a restart or a failover.
+/// After this time, calls fail immediately, so that waiting calls do not accumulate.
 const MAX_SILENCE: Duration = Duration::from_secs(2);
 
 /// Takes up to `n` numbers of a segment, and waits until at least one number is available. Returns the place of the
@@ -46,8 +46,8 @@ pub fn prefetch(name: &[u8]) -> Result<(), Error> {
     })
 }
 
-/// Calls the closure `attempt` with the place of the segment until the closure returns a result. Requests numbers and
-/// waits for them after each attempt without a result.
+/// Calls the closure `attempt` with the place of the segment until the closure returns a result. After each attempt
+/// without a result, requests numbers and waits for them.
 fn with_numbers<T>(name: &[u8], attempt: impl Fn(&Segments, Place) -> Option<T>) -> Result<T, Error> {
     let segments = segments()?;
     if server::is_in_recovery() {
@@ -60,7 +60,7 @@ fn with_numbers<T>(name: &[u8], attempt: impl Fn(&Segments, Place) -> Option<T>)
         if let Some(result) = attempt(segments, place) {
             return Ok(result);
         }
-        // Otherwise the slot was assigned to another name meanwhile.
+        // Otherwise, the slot has been assigned to another name.
         if place.is_current() {
             waiting.ask(place.at)?;
         }
@@ -70,8 +70,8 @@ fn with_numbers<T>(name: &[u8], attempt: impl Fn(&Segments, Place) -> Option<T>)
 /// Converts the name to UTF-8.
 fn checked_name(name: &[u8]) -> Result<String, Error> {
     let bad_length = |bytes| Error::SegmentName { name: shown(name), bytes, most: LONGEST_NAME };
-    // Do not convert a name that would be too long in every encoding. Such a name may be huge, and a failed
-    // allocation would abort the process.
+    // Do not convert a name that is too long in every encoding. Such a name may be huge, and a failed allocation would
+    // abort the process.
     if name.len() > 4 * LONGEST_NAME {
         return Err(bad_length(name.len()));
     }
@@ -110,7 +110,7 @@ impl<'a> Waiting<'a> {
         if self.round.is_some_and(|round| self.segments.has_ended(round)) {
             // The record must be read after the end of the round, because an older record may be outdated.
             self.refuse(record())?;
-            // Try again, because other calls have taken the new numbers or another request may succeed.
+            // Try again: other calls have taken the new numbers, or another request may succeed.
             self.round = None;
         }
         want(at);
@@ -168,13 +168,13 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// What the registry said about a segment. A reason may contain the name and numbers of another segment, so a role that
-/// is limited to some segments does not see it.
+/// Returns the registry's message about a segment. The message may contain the name and numbers of another segment, so
+/// a role that is limited to some segments does not see it.
 fn detail_of(record: &Record) -> Option<String> {
     record.detail().filter(|_| privilege::sees_all())
 }
 
-/// The name that was probably meant, if the current user may use that segment.
+/// Returns the name that was probably meant, if the current user may use that segment.
 fn near_of(record: &Record) -> Option<String> {
     record.near().map(str::as_bytes).filter(|near| privilege::check(near).is_ok()).map(shown)
 }

@@ -21,8 +21,7 @@ use crate::background::rounds;
 use crate::config;
 use crate::shared::segment_table;
 
-/// The maximum time that the worker sleeps without being woken. The first constant applies while the worker
-/// has no connection to the registry. The second constant applies while the worker is connected.
+/// The maximum time that the worker sleeps without being woken: first without, then with a connection to the registry.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 const IDLE_TIME_IN_TOUCH: Duration = Duration::from_secs(2);
 

@@ -34,9 +34,9 @@ impl From<TryReserveError> for Refusal {
 }
 
 impl ResultOfQuery {
-    /// Returns the rows. Returns an error if the result does not come from a query. During COPY, for example, libpq
-    /// returns the same result repeatedly until the copy is complete. Every allocation may fail, because the server
-    /// may send any amount of data.
+    /// Returns the rows, or an error if the result does not come from a query. During COPY, for example, libpq returns
+    /// the same result repeatedly until the copy is complete. Every allocation may fail, because the server may send
+    /// any amount of data.
     pub fn rows(&self) -> Result<Vec<Row>, Refusal> {
         use ExecStatusType::*;
         let result = self.0.as_ptr();
@@ -115,9 +115,9 @@ pub struct StatementError {
     pub message: String,
     /// True if a privilege is missing.
     pub is_denied: bool,
-    /// Whether a function that the statement called has raised the error.
+    /// Whether the error was raised by a function that the statement called.
     pub is_from_inside: bool,
-    /// Whether the schema or the function does not exist.
+    /// Whether the schema or the function is missing.
     pub is_elsewhere: bool,
     /// Whether the server cannot process a value of the statement (SQLSTATE class 22).
     pub is_of_data: bool,

@@ -24,8 +24,8 @@ const MOST_MEMORY: usize = 16 << 20;
 /// A connection, which is closed when the value is dropped.
 pub struct Connection {
     handle: NonNull<PGconn>,
-    /// Whether the server has sent a warning since the last query that may be about its commit. The flag is on the heap,
-    /// because libpq stores a pointer to the flag.
+    /// Whether the server has sent a warning that may be about the commit of the last query. The flag is on the heap,
+    /// because libpq stores a pointer to it.
     has_warned: NonNull<Cell<bool>>,
     answer: Result<Vec<Row>, StatementError>,
     /// The total length of all values received so far, in bytes.
@@ -39,12 +39,11 @@ pub struct Connection {
 unsafe impl Send for Connection {}
 
 impl Connection {
-    /// Starts to connect. A later parameter overrides an earlier one of the same name, unless it is empty. The
-    /// connection string is the value of `dbname`. Returns an error only if memory cannot be allocated: for other
-    /// failures, see [`Connection::failure`].
+    /// Starts to connect. A later parameter overrides an earlier parameter of the same name, unless the later one is
+    /// empty. The parameter `dbname` contains the connection string. Returns an error only if memory cannot be
+    /// allocated. For other failures, see [`Connection::failure`].
     ///
-    /// A name service or a server can make this function and [`Connection::connect`] block or run for an unlimited
-    /// time.
+    /// A name service or a server can make this function and [`Connection::connect`] block or run indefinitely.
     pub fn start(parameters: &[(&CStr, &CStr)]) -> Result<Connection, Problem> {
         let memory_before = memory_in_use();
         let handle = start(parameters).ok_or("out of memory")?;
@@ -103,8 +102,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether the server has sent data that libpq has not read yet. (Peeking with `recv` would take the reason of a
-    /// failure from the socket, so that libpq could not report it.)
+    /// Returns whether the server has sent data that libpq has not read yet. (`recv` could consume the reason of a
+    /// failure, so that libpq could not report it.)
     pub fn has_input(&self) -> bool {
         let mut length: c_int = 0;
         // SAFETY: the call writes an `int`. If libpq has no socket, the call fails.
@@ -160,9 +159,9 @@ impl Connection {
         }
     }
 
-    /// Continues to receive the answer. Returns `None` when the answer is complete and [`Connection::answer`] can
-    /// return the answer. The connection is unusable after an error. The amount of received data is limited, because
-    /// the server is not trusted.
+    /// Continues to receive the answer. Returns `None` when the answer is complete and available from
+    /// [`Connection::answer`]. The connection is unusable after an error. The amount of received data is limited,
+    /// because the server is not trusted.
     pub fn receive(&mut self) -> Result<Option<Interest>, String> {
         // SAFETY: here and below, `handle` is valid, and a query was sent.
         if unsafe { PQconsumeInput(self.handle.as_ptr()) } != 1 {
@@ -192,7 +191,7 @@ impl Connection {
 
     fn take_in(&mut self, result: &ResultOfQuery) -> Result<(), String> {
         let Err(refusal) = result.rows().and_then(|rows| self.add(rows)) else { return Ok(()) };
-        // Free the rows before creating the error text. The text needs memory, and a failed allocation aborts the
+        // Free the rows before creating the error message. The message needs memory, and a failed allocation aborts the
         // process.
         self.answer = Ok(vec![]);
         match refusal {
@@ -218,14 +217,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the rows of the answer, or the server's error message. The second value is true if the server has sent
-    /// a warning that its commit may not have reached the standby, or any other warning that
-    /// [may be about the commit](may_be_about_commit).
+    /// Returns the rows of the answer, or the server's error message. The second value is true if the server has sent a
+    /// warning that its commit may not have reached the standby, or any other warning that [may be about the
+    /// commit](may_be_about_commit).
     pub fn answer(&mut self) -> (Result<Vec<Row>, StatementError>, bool) {
         (std::mem::replace(&mut self.answer, Ok(vec![])), self.has_warned().get())
     }
 
-    /// Returns the role that is connected.
+    /// Returns the connected role.
     pub fn role(&self) -> String {
         // SAFETY: the handle is valid until `self` is dropped, and so is the C string.
         unsafe { text_of(PQuser(self.handle.as_ptr())) }
@@ -283,12 +282,12 @@ fn memory_in_use() -> usize {
     0
 }
 
-/// Remembers warnings that may be about a commit. libpq calls this function for each notice. The function calls no
-/// functions of the PostgreSQL server, so it needs no guard. A panic would abort the process instead of unwinding into
-/// libpq, because the function is not `extern "C-unwind"`.
+/// Records warnings that may be about a commit. libpq calls this function for each notice. It needs no guard, because
+/// it calls no functions of the PostgreSQL server. It is not `extern "C-unwind"`, so a panic would abort the process
+/// instead of unwinding into libpq.
 unsafe extern "C" fn on_notice(has_warned: *mut c_void, notice: *const PGresult) {
-    // SAFETY: the first pointer is the one given to PQsetNoticeReceiver, the second one a notice. The fields of the
-    // notice are C strings or null.
+    // SAFETY: the first pointer was given to PQsetNoticeReceiver, and the second one points to a notice. The fields of
+    // the notice are C strings or null.
     unsafe {
         let field = |code: u8| message(PQresultErrorField(notice, code.into()));
         if field(PG_DIAG_SEVERITY_NONLOCALIZED) == "WARNING"

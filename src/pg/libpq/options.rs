@@ -8,8 +8,7 @@ use pq_sys::*;
 use super::start::start;
 use super::text::{message, text_of};
 
-/// The nonempty options of a connection string. The options must not be shown, because the values may contain
-/// passwords.
+/// The nonempty options of a connection string. The values may contain passwords, so the options must not be shown.
 pub struct Options(Vec<(String, String)>);
 
 impl Options {
@@ -33,11 +32,11 @@ impl Options {
         unsafe { Options::take(list) }.ok_or_else(|| "out of memory".into())
     }
 
-    /// Returns the options that libpq would use for a connection with these parameters, except `sslmode`. The result
-    /// includes options from a service file and from the environment.
+    /// Returns the options that libpq would use for a connection with these parameters, except for `sslmode`, which is
+    /// wrong. The result includes options from a service file and from the environment.
     pub fn in_effect(parameters: &[(&CStr, &CStr)]) -> Options {
-        // libpq reports options only for a connection object. Because of the invalid `sslmode`, libpq reads all
-        // options and then fails without connecting.
+        // libpq reports options only for a connection object. The invalid `sslmode` makes libpq read all options and
+        // then fail without connecting.
         let refused = (c"sslmode", c"none: this is no connection");
         let parameters: Vec<_> = parameters.iter().copied().chain([refused]).collect();
         let none = Options(vec![]);

@@ -1,17 +1,18 @@
-//! Why a connection could not be established.
+//! The reason why a connection could not be established.
 
 use snowflake_id_core::message::of_verbose;
 
 use super::text::one_line;
 
-/// Why no connection was established, and why a server has rejected it, if a server has.
+/// The reason why no connection was established, and the reason why a server rejected it, if a server did.
 #[derive(Debug, PartialEq)]
 pub struct Problem {
     pub text: String,
     pub rejection: Option<Rejection>,
 }
 
-/// Why a server has rejected a connection: what an administrator has to correct.
+/// The reason why a server has rejected a connection. Each reason requires a different correction by an
+/// administrator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rejection {
     /// The database does not exist.
@@ -23,7 +24,7 @@ pub enum Rejection {
 }
 
 impl Problem {
-    /// Takes a message of libpq that was made with verbosity `PQERRORS_VERBOSE`.
+    /// Creates a problem from a message of libpq with verbosity `PQERRORS_VERBOSE`.
     pub fn of_verbose(message: &str) -> Problem {
         let (text, state) = of_verbose(message);
         Problem { text: one_line(&text), rejection: state.and_then(Rejection::of) }

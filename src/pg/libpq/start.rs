@@ -5,8 +5,8 @@ use std::ptr::{NonNull, null};
 
 use pq_sys::*;
 
-/// Starts to connect. A later nonempty parameter overrides an earlier parameter with the same name. The connection
-/// string is the value of `dbname`. Returns `None` if memory cannot be allocated.
+/// Starts to connect. A later nonempty parameter overrides an earlier parameter with the same name. The parameter
+/// `dbname` contains the connection string. Returns `None` if memory cannot be allocated.
 pub fn start(parameters: &[(&CStr, &CStr)]) -> Option<NonNull<PGconn>> {
     let mut keywords: Vec<_> = parameters.iter().map(|(keyword, _)| keyword.as_ptr()).collect();
     let mut values: Vec<_> = parameters.iter().map(|(_, value)| value.as_ptr()).collect();

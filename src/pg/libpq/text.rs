@@ -1,10 +1,10 @@
-//! Conversion of texts that libpq or a server returns.
+//! Conversion of strings that libpq or a server returns.
 
 use std::ffi::{CStr, c_char};
 
 use snowflake_id_core::message::without_controls;
 
-/// Length limit for a message, in bytes. The rest is cut off.
+/// The maximum length of a message, in bytes. Longer messages are truncated.
 const LONGEST_MESSAGE: usize = 400;
 
 /// Converts a message of libpq or of a server to [one line](one_line).
@@ -24,7 +24,7 @@ pub fn one_line(text: &str) -> String {
     without_controls(&lines.join("; "))
 }
 
-/// Converts a text of libpq.
+/// Converts a string of libpq.
 ///
 /// # Safety
 /// `text` is null or a C string.

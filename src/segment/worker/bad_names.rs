@@ -12,7 +12,7 @@ use super::wishes::Wish;
 
 impl Worker {
     /// Sends the requests in portions. If a statement fails because of one name, its portion is split in
-    /// halves, and the halves are sent again until the name is found. All other names get numbers. Returns an
+    /// halves. The halves are sent again until the name is found. All other names get numbers. Returns an
     /// error if the process must stop.
     pub fn ask_in_portions(&mut self, wishes: Vec<Wish>) -> Result<(), ()> {
         let mut portions = self.portions(wishes);
@@ -47,8 +47,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Divides the requests into portions, one for each statement. The result contains at least one portion.
-    /// The last portions contain one suspected name each.
+    /// Divides the requests into at least one portion, one for each statement. Each of the last portions
+    /// contains a single suspected name.
     fn portions(&self, wishes: Vec<Wish>) -> Portions<Wish> {
         let is_suspected = |wish: &Wish| self.known.is_suspected(wish.at);
         let (suspects, others): (Vec<_>, Vec<_>) = wishes.into_iter().partition(is_suspected);

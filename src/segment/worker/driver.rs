@@ -45,19 +45,19 @@ impl Worker {
         self.drive(effect, wishes)
     }
 
-    /// Reports to the registry if it has not heard of all numbers yet.
+    /// Reports to the registry if it has not yet received reports of all numbers.
     pub fn meet_registry(&mut self) -> Result<(), Option<Failure>> {
         let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
         let effect = self.round.meet(range_file.records());
         self.drive(effect, &[])
     }
 
-    /// Reports high-water marks. The function ignores failures, because the next request for numbers will report them.
+    /// Reports high-water marks. Ignores failures of the registry, because the next request for numbers reports them.
     /// Fails if the process has to stop.
     pub fn report(&mut self) -> Result<(), ()> {
         let reported = self.report_marks();
         self.report_at = self.next_report();
-        // A name of `snowflake_id.prefetch_segments` may have lost its slot, or found no slot.
+        // A name in `snowflake_id.prefetch_segments` may have lost its slot, or may have found no slot.
         self.prefetched = CString::default();
         match reported {
             Err(None) => Err(()),
@@ -109,7 +109,7 @@ impl Worker {
                     Event::Published
                 }
                 Effect::Rest(result) => {
-                    // The registry relies on its interval after a start of its server.
+                    // After a restart of its server, the registry relies on reports at its interval.
                     self.report_at = self.report_at.min(self.next_report());
                     if self.round.is_report_urgent() && !was_urgent {
                         self.report_at = Instant::now();
@@ -173,11 +173,11 @@ impl Worker {
     fn ask_remote(&mut self, take: &Take) -> Result<Answered, Option<Failure>> {
         let Some(string) = config::registry() else { return Err(None) };
         let name = config::node_name();
-        // The registry's database can represent ASCII in any encoding. Names of segments must not be changed.
+        // ASCII can be represented in any encoding. Names of segments, in contrast, must not be changed.
         let ascii = in_ascii(&name);
         let name = if self.tells_name_as_it_is { &name } else { &ascii };
         let call = self.call(take, name)?;
-        // The connection is taken out of `self` during the call, because `keep_waiting` borrows `self`.
+        // The connection is moved out of `self` during the call, because `keep_waiting` borrows `self`.
         let mut line = std::mem::take(&mut self.connection);
         let mut answered = line.ask(&string, &call, &mut || self.keep_waiting());
         if matches!(answered, Err(NoAnswer::Refused(_)))

@@ -1,4 +1,5 @@
-//! Names whose segments do not exist any more. They learn it from reports, because no call may ask for their numbers again.
+//! Names whose segments no longer exist. The worker learns this from reports, because calls may never ask for these
+//! numbers again.
 
 use snowflake_id_core::number_call::Request;
 use snowflake_id_core::number_round::Take;
@@ -8,12 +9,12 @@ use super::failure::Failure;
 use super::state::Worker;
 use crate::shared::segment_table;
 
-/// The maximum number of names about which one report asks. Meanwhile, the worker serves no calls.
+/// The maximum number of names about which one report asks. During the report, the worker serves no calls.
 const MOST_ASKED: usize = 1024;
 
 impl Worker {
-    /// Notes what the answer to reports says about the existence of segments. A slot without numbers is released at once.
-    /// A slot with numbers is assigned to another name only if there is no other room.
+    /// Records whether segments exist, according to the answer to reports. A slot without numbers is released
+    /// immediately. A slot with numbers is assigned to another name only if no other slot is available.
     pub fn note_existence(&mut self, take: &Take, answer: &Answer) {
         for (index, about) in &answer.about {
             if let Some(request) = take.requests.get(*index).filter(|request| request.report) {
@@ -45,7 +46,7 @@ impl Worker {
         }
     }
 
-    /// Returns whether this server has numbers of a segment, or is to have some before they are needed.
+    /// Returns whether this server has numbers of a segment, or has to prefetch them.
     fn is_in_use(&mut self, at: usize, name: &str) -> bool {
         let known = self.known.of(at, name);
         let now_us = self.segments.registry_clock_us();
@@ -54,9 +55,9 @@ impl Worker {
             || segment_table::slot(at).segment.standing().is_usable(now_us)
     }
 
-    /// Asks the registry whether the segments exist, if there is not much room for other names. Leaves out the names that
-    /// this server reports, because the answers to reports say so. If there are many names, each call asks about some of
-    /// them in turn.
+    /// If few slots are left for new names, asks the registry whether the segments exist. Leaves out the names that
+    /// this server reports, because the answers to reports include them. If there are many names, each call asks about
+    /// the next portion.
     ///
     /// # Errors
     /// Returns `Err(None)` if the process must stop.
@@ -77,7 +78,7 @@ impl Worker {
             let request = |name: &String| Request { name: name.clone(), report: true, ..Request::default() };
             let take = Take { registry_id: None, requests: portion.iter().map(request).collect() };
             match self.send(&take) {
-                // One bad name must not keep the others.
+                // One bad name must not affect the other names.
                 Err(Some(failure)) if failure.is_of_statement => {}
                 sent => drop(sent?),
             }

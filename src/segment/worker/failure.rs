@@ -1,4 +1,4 @@
-//! Reasons why there are no numbers.
+//! Reasons why no numbers are available.
 
 use snowflake_id_core::number_round::Refusal;
 use snowflake_id_core::protocol::{Caller, Mismatch};
@@ -15,7 +15,7 @@ pub struct Failure {
     pub is_of_statement: bool,
     /// Whether the registry's database cannot process a value of the statement, such as a name.
     pub is_of_data: bool,
-    /// Whether no server has sent anything at all.
+    /// Whether no server has sent any data.
     pub is_unreachable: bool,
 }
 

@@ -11,8 +11,8 @@ use crate::pg::random::random_time;
 /// The limits of the lead time, in seconds. The worker fetches the first range of a period before the period starts.
 /// The lead time is random, so that not all servers send their requests at once.
 const LEAD: (f64, f64) = (60.0, 600.0);
-/// The limits of the pause after an answer without a range, in seconds. The pause is random, and the worker skips it
-/// if a call is waiting.
+/// The limits of the pause after an answer without a range, in seconds. The pause is random. If a call is waiting, the
+/// worker skips the pause.
 const CALM_PAUSE: (f64, f64) = (5.0, 30.0);
 
 /// The worker's knowledge of one segment.
@@ -29,8 +29,8 @@ pub struct Known {
     pub is_refused: bool,
     /// Whether the server must hold numbers of this segment before the first call (`snowflake_id.prefetch_segments`).
     pub is_prefetched: bool,
-    /// The time of the last statement that failed because of this name. After such a failure, the worker requests the
-    /// name in a separate statement until a statement succeeds.
+    /// The time of the last statement that failed because of this name. The worker then requests the name in separate
+    /// statements until one of them succeeds.
     pub failed_at: Option<Instant>,
 }
 
@@ -64,15 +64,14 @@ impl Known {
         self.calm_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Returns whether a statement has failed because of this name within the given time.
+    /// Returns whether a statement has failed because of this name within the last `time`.
     pub fn has_failed_within(&self, time: Duration) -> bool {
         self.failed_at.is_some_and(|failed_at| failed_at.elapsed() < time)
     }
 }
 
 impl LastFetch {
-    /// Returns the time for which the range would last at the average rate since the fetch, or `None` if no numbers
-    /// were taken.
+    /// Returns how long the range would last at the average rate since the fetch, or `None` if no numbers were taken.
     pub fn lasted(&self, standing: &Standing) -> Option<Lasted> {
         let taken = self.left.checked_sub(standing.left).filter(|&taken| taken > 0)?;
         Some(Lasted::new(self.count, taken, self.at.elapsed()))

@@ -28,7 +28,7 @@ impl Worker {
     }
 
     /// Publishes the ranges whose periods have started. A range that cannot be recorded is not published. A range is
-    /// discarded if numbers in or above the range have been used since the range was fetched.
+    /// discarded if numbers in it or above it have been used since it was fetched.
     pub fn enter_periods(&mut self) {
         if !self.has_periods {
             return;
@@ -69,7 +69,7 @@ impl Worker {
         let mut current = self.current_ranges();
         let in_period = current.any(|range| is_in_period(range.ends_us)).then_some(IDLE_TIME);
         let held = self.known.held().filter_map(|(_, _, held)| held.period);
-        // Try again if a range could not be recorded and published at the start of its period.
+        // Retry if a range could not be recorded and published at the start of its period.
         let begins_in = held.map(|period| match period.starts_us.saturating_sub(now_us) {
             left_us if left_us > 0 => Duration::from_micros(left_us.unsigned_abs()),
             _ => IDLE_TIME,
@@ -89,17 +89,17 @@ impl Worker {
         (0..used).filter_map(|at| segment_table::slot(at).segment.standing().current)
     }
 
-    /// Returns whether ranges with a period are in use and the clock was set after the last comparison with the
-    /// registry's clock. The registry's clock may have been set as well. This machine may also have been suspended,
-    /// if the time since boot does not include the suspension.
+    /// Returns whether ranges with a period are in use and the clock was set after it was last compared with the
+    /// registry's clock. The registry's clock may have been set as well. If the time since boot does not include
+    /// suspensions, this machine may instead have been suspended.
     pub fn is_clock_set(&self) -> bool {
         clock::offset().is_set_since(self.clock)
             && self.current_ranges().any(|range| range.ends_us != NEVER_ENDS)
     }
 }
 
-/// Returns true if the first range of the next period should be fetched. The next period must start soon, and numbers
-/// of the current period must be in use.
+/// Returns true if the first range of the next period should be fetched, because the next period starts soon and
+/// numbers of the current period are in use.
 pub fn is_next_period_due(known: &Known, standing: &Standing, now_us: i64) -> bool {
     let is_soon =
         |ends_us: i64| ends_us != NEVER_ENDS && now_us < ends_us && now_us >= ends_us - known.lead_us;

@@ -18,7 +18,7 @@ impl Worker {
         // The check hook has accepted the list.
         for name in split_list(&list).unwrap_or_default() {
             let name = guessed_utf8(name.as_bytes());
-            // A name for which there is no room is treated like any other name.
+            // A name without a slot is handled as usual.
             let is_name = (1..=LONGEST_NAME).contains(&name.len());
             if let Some(place) = is_name.then(|| segment_table::find_or_assign(&name).ok()).flatten() {
                 self.known.of(place.at, &name).is_prefetched = true;

@@ -15,8 +15,8 @@ use crate::pg::clock;
 use crate::pg::random::random_between;
 use crate::shared::segment_table;
 
-/// The limits of a random fraction. The next range is requested when this fraction of the current range has been
-/// taken. The fraction is random so that the servers of a fleet do not send their requests at the same time.
+/// The limits of a random fraction. The next range is requested when this fraction of the current range has been taken.
+/// Because the fraction is random, the servers of a fleet do not send their requests at the same time.
 const WANTED_AT: (f64, f64) = (0.05, 0.15);
 
 impl Worker {
@@ -25,7 +25,7 @@ impl Worker {
         for (index, Wish { at, request }) in wishes.iter().enumerate() {
             let is_answered = given.iter().any(|given| given.at == index);
             if !is_answered && self.known.is_suspected(*at) {
-                // The statement no longer fails because of this name. What the failure said is outdated.
+                // Statements no longer fail because of this name, so the details of the failure are outdated.
                 segment_table::note(*at, &request.name, |record| {
                     record.state = SegmentState::Asked;
                     record.set_detail(None);
@@ -49,7 +49,7 @@ impl Worker {
         }
     }
 
-    /// Returns the reason why a range is refused, which could repeat numbers.
+    /// Returns the reason why a range that could repeat numbers is refused.
     fn refuse(&mut self, at: usize, name: &str, first: i64, highest: i64) -> String {
         let detail = format!(
             "the registry granted numbers from {first}, but this server has already received numbers up to {highest}"

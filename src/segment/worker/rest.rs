@@ -1,4 +1,4 @@
-//! Saving the numbers that are left at a clean stop, and using them after the next start (see
+//! Saves the numbers that are left at a clean stop (the rest), and uses them after the next start (see
 //! [`crate::segment::ticket`]).
 
 use pgrx::prelude::*;
@@ -11,10 +11,10 @@ use crate::segment::ticket;
 use crate::shared::segment_table;
 
 impl Worker {
-    /// Takes over the numbers that were left at the last clean stop, and determines whether this round may use them. It
-    /// may if their registry is still the registry of this server and its server was not restarted meanwhile, or if no
-    /// registry can be reached. Another registry may have granted the same numbers, and so may this one, if it lost
-    /// commits and this server was not there to prove it.
+    /// Takes over the rest of the last clean stop, and determines whether this round may use it. The round may use the
+    /// rest in two cases: if no registry can be reached, or if the rest came from this server's current registry and
+    /// the registry's server was not restarted meanwhile. Another registry may have granted the same numbers. So may
+    /// this registry, if it lost commits before this server could report its numbers.
     ///
     /// # Errors
     /// Returns a failure if the registry has answered, but has not yet received the reports of this server. Returns
@@ -42,8 +42,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Drops the rest if the registry that has just answered may have granted the same numbers. From then on, the rest
-    /// is not used even if no registry can be reached.
+    /// Drops the rest if the registry that has just answered may have granted the same numbers. The rest is then not
+    /// used even if no registry can be reached.
     pub fn compare_rest(&mut self, met: Origin) {
         if self.rest.take_if(|rest| !met.is_same(rest.origin, self.is_local)).is_some() {
             log!(
@@ -52,8 +52,8 @@ impl Worker {
         }
     }
 
-    /// Publishes the rest of a segment, if this round may use it. The ends of its ranges were stored before the server
-    /// was stopped.
+    /// Publishes the rest of a segment, if this round may use it. The ends of the ranges in the rest were stored before
+    /// the server was stopped.
     pub fn publish_rest(&mut self, at: usize, name: &str) {
         let Some(rest) = self.rest.as_mut().filter(|_| self.may_use_rest) else { return };
         let now_us = self.segments.registry_clock_us();
@@ -92,7 +92,7 @@ impl Worker {
         let ticket = rest.ticket;
         let issued = ticket::issue(ticket).map_err(|problem| problem.to_string());
         if let Err(problem) = issued.and_then(|()| range_file.keep_rest(rest)) {
-            // Nothing else removes the ticket's file before the host is restarted.
+            // Before a restart of the host, nothing else removes the ticket's file.
             ticket::redeem(ticket);
             log!("snowflake_id: could not store the numbers of segments that are left: {problem}");
         }
@@ -112,7 +112,7 @@ impl Worker {
         for (_, name, granted) in self.known.held() {
             rest.add(name, granted);
         }
-        // Numbers that were left earlier can be used only under the same conditions.
+        // Numbers that were left earlier can be used only under the same conditions as the new rest.
         if let Some(former) = self.rest.take() {
             if former.origin == origin {
                 rest.add_others(former);

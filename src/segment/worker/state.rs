@@ -1,4 +1,4 @@
-//! The state of the segments worker. The module also reports the worker's failures.
+//! The state of the segments worker, and reports of the worker's failures.
 
 use std::ffi::CString;
 use std::time::{Duration, Instant};
@@ -34,8 +34,7 @@ pub struct Worker {
     /// The value of `snowflake_id.registry` that the worker uses.
     pub registry: Option<CString>,
     pub round: NumberRound,
-    /// True if the node name is sent unchanged. Set to false if a registry's database cannot represent the
-    /// name.
+    /// True if the node name is sent unchanged, and false if a registry's database cannot represent the name.
     pub tells_name_as_it_is: bool,
     pub known: KnownSegments,
     /// The earliest time of the next request to the registry.
@@ -49,7 +48,7 @@ pub struct Worker {
     pub may_use_rest: bool,
     /// The value of `snowflake_id.prefetch_segments` that the worker has applied.
     pub prefetched: CString,
-    /// Whether any range may belong to a period. If not, the worker need not look at the ranges of all segments.
+    /// Whether any range may belong to a period. If not, the worker skips its checks of periods.
     pub has_periods: bool,
     /// The time at which the worker considers all slots again.
     pub sweep_at: Instant,

@@ -1,4 +1,4 @@
-//! Finding out which segments need numbers.
+//! Determines which segments need numbers.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::state::Worker;
 use crate::pg::clock;
 use crate::shared::segment_table;
 
-/// The pause before the next request for a name that made the statement fail. The registry logs each failure.
+/// The pause before a name that made a statement fail is requested again. The registry logs each failure.
 const PAUSE_OF_SUSPECTS: Duration = Duration::from_secs(2);
 
 /// The interval at which the worker considers all slots.
@@ -27,7 +27,7 @@ pub struct Wish {
 
 impl Worker {
     /// Returns the requests that are due now. `wanted` contains the slots for which processes have requested numbers,
-    /// in ascending order. Once a second, the function considers all slots, because a process that was killed has
+    /// in ascending order. Once a second, all slots are considered, because a process that was killed may have
     /// requested nothing.
     pub fn wishes(&mut self, wanted: &[usize]) -> Vec<Wish> {
         let mut wishes = vec![];
@@ -49,13 +49,13 @@ impl Worker {
             if record.name().is_empty() {
                 continue; // The slot was released.
             }
-            // The numbers that were left at the last stop are lower than those that the registry would grant now.
+            // The numbers in the rest are lower than the numbers that the registry would grant now.
             self.publish_rest(at, record.name());
             let standing = slot.segment.standing();
             let known = self.known.of(at, record.name());
             let is_calm = known.is_calm();
             let is_usable = standing.is_usable(now_us);
-            // The last range may be exhausted although no call waits yet.
+            // The last range may be exhausted even if no call is waiting yet.
             let has_run_dry = standing.is_next_wanted && record.state == SegmentState::Open;
             let is_fetch_due = if is_usable {
                 standing.is_next_wanted && !is_calm
@@ -64,7 +64,7 @@ impl Worker {
             };
             let is_next_due = is_next_period_due(known, &standing, now_us) && !is_calm;
             if known.has_failed_within(PAUSE_OF_SUSPECTS) {
-                // Waiting calls get the error of the last failure.
+                // Waiting calls fail with the error of the last failure.
                 if is_wanted {
                     self.pause();
                 }
@@ -72,7 +72,7 @@ impl Worker {
             }
             let Ok(range_file) = &self.range_file else {
                 if is_wanted {
-                    // This request makes the round fail, so that the problem with the file is reported.
+                    // This request makes the round fail, which reports the problem with the file.
                     wishes.push(Wish {
                         at,
                         request: Request { name: record.name().into(), ..Request::default() },
@@ -87,8 +87,7 @@ impl Worker {
                 lasted: known.last.as_ref().and_then(|last| last.lasted(&standing)),
                 ..Request::default()
             };
-            // A range that was fetched before a restart may belong to a period that has started in the
-            // meantime.
+            // A range that was fetched before a restart may belong to a period that has started since.
             let begun = had
                 .next
                 .clone()
