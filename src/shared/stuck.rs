@@ -13,8 +13,8 @@ use crate::pg::clock;
 const MOST_HOSTS: usize = 64;
 /// How long the recorded hosts are still tried last after a connection has succeeded.
 const TIME_ASIDE: Duration = Duration::from_secs(60);
-/// The first pause before a connection attempt. Each process that exits without having connected doubles the
-/// pause.
+/// The pause before a connection attempt, which each process that exits without having connected doubles. After the
+/// first one, the pause is therefore a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The maximum pause before a connection attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
