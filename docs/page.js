@@ -30,8 +30,6 @@
     const tables = [...main.querySelectorAll('table')];
     for (const table of tables) {
         const heads = [...table.querySelectorAll('th')].map(head => head.textContent);
-        const numbers = table.querySelectorAll('th:not(:first-child)[style*="right"]').length;
-        table.classList.toggle('numbers', numbers > 0 && numbers === heads.length - 1);
         for (const cell of table.querySelectorAll('td')) {
             if (heads[cell.cellIndex]) {
                 cell.dataset.head = heads[cell.cellIndex];
@@ -39,6 +37,7 @@
         }
     }
     const isWide = table => table.scrollWidth > table.parentElement.clientWidth;
+    const isOfNumbers = table => !table.querySelector('th:not(:first-child):not([style*="right"])');
     const breakNames = table => {
         for (const code of table.querySelectorAll('td code:not(:has(wbr))')) {
             code.innerHTML = code.innerHTML.replaceAll(/[_./](?=\w)(?![^<]*>)/g, '$&<wbr>');
@@ -48,7 +47,7 @@
         tables.forEach(table => table.classList.remove('stacked', 'narrow'));
         tables.filter(isWide).forEach(breakNames);
         tables.filter(isWide).forEach(table =>
-            table.classList.add(table.classList.contains('numbers') ? 'narrow' : 'stacked'));
+            table.classList.add(isOfNumbers(table) ? 'narrow' : 'stacked'));
     };
     let width = 0;
     new ResizeObserver(() => {

@@ -71,7 +71,7 @@ function lowContrast() {
  */
 function tooWide() {
     const cut = ({ scrollWidth, clientWidth }) => scrollWidth > clientWidth + 1;
-    const parts = '.content, .table-wrapper:not(:has(table.numbers)), code.language-text:not(.in-columns)';
+    const parts = '.content, .table-wrapper:not(:has(table.narrow)), code.language-text:not(.in-columns)';
     const wide = [...document.querySelectorAll(parts)].filter(cut);
     const stacked = innerWidth < 1080 ? [] : document.querySelectorAll('table.stacked, table.narrow');
     return [...wide, ...stacked].map(element => element.outerHTML.slice(0, 100).replaceAll('\n', ''));

@@ -12,26 +12,35 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The text of a file, by its path in the repository. In a page, the code blocks of list items lose their indentation.
+/// The text of a file, by its path in the repository: see [`read_file()`].
 pub fn read(path: &str) -> String {
-    let text = fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-    if path.ends_with(".md") { without_indentation(&text) } else { text }
+    read_file(&root().join(path))
+}
+
+/// The text of a file. In a page, the code blocks of list items lose their indentation.
+pub fn read_file(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    if path.extension().is_some_and(|end| end == "md") { without_indentation(&text) } else { text }
 }
 
 /// Removes the indentation of the code blocks of a page, which those in lists have.
-pub fn without_indentation(page: &str) -> String {
+fn without_indentation(page: &str) -> String {
+    let mut text = String::new();
+    // The indentation of the code block that contains the line.
     let mut block = None;
-    let line_of = |line| {
-        let text: &str = line;
-        let indentation = text.len() - text.trim_start_matches(' ').len();
-        let is_fence = text[indentation..].starts_with("```");
-        let most = block.unwrap_or(if is_fence { indentation } else { 0 });
-        if is_fence {
-            block = block.is_none().then_some(indentation);
+    for line in page.split_inclusive('\n') {
+        let indentation = line.len() - line.trim_start_matches(' ').len();
+        let is_fence = line[indentation..].starts_with("```");
+        let begins = is_fence && block.is_none();
+        if begins {
+            block = Some(indentation);
         }
-        &text[indentation.min(most)..]
-    };
-    page.split_inclusive('\n').map(line_of).collect()
+        text += &line[indentation.min(block.unwrap_or(0))..];
+        if is_fence && !begins {
+            block = None;
+        }
+    }
+    text
 }
 
 /// The files below a directory of the repository whose names have this ending. Their paths are relative to the

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use snowflake_id_cluster_tests::book::{anchor, folded, rows, sections, without_indentation};
+use snowflake_id_cluster_tests::book::{anchor, folded, read_file, rows, sections};
 
 /// The directory with the documentation of the installed package.
 pub struct Pages {
@@ -47,9 +47,7 @@ impl Pages {
 
     /// The text of a page.
     pub fn page(&self, name: &str) -> String {
-        let file = self.file("docs").join(name);
-        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        without_indentation(&text)
+        read_file(&self.file("docs").join(name))
     }
 
     /// The text of all pages.
@@ -60,7 +58,7 @@ impl Pages {
             if path.is_dir() {
                 left.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
             } else if path.extension().is_some_and(|end| end == "md") {
-                text += &without_indentation(&fs::read_to_string(path).unwrap());
+                text += &read_file(&path);
             }
         }
         text
