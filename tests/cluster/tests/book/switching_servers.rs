@@ -176,7 +176,7 @@ fn convert(page: &str, has_own_worker_id: bool) -> usize {
     let green = blue.start_standby(&[]);
     let worker = if has_own_worker_id { "2" } else { "1" };
     if has_own_worker_id {
-        assert!(page.contains("\n   snowflake_id.worker_id = 2\n"));
+        assert!(page.contains("\nsnowflake_id.worker_id = 2\n"));
         green.configure(&[("snowflake_id.worker_id", worker)]);
     }
     green.stop_server("fast");
