@@ -382,7 +382,7 @@ impl Error {
                     "Setting snowflake_id.worker_id is -1, and table snowflake_workers in database \"{database}\" has no row with node_name \"{node_name}\"."
                 ),
                 format!(
-                    "Assign a worker ID that no other server of the fleet has or ever had. To use the setting: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); To use the table, run in database \"{database}\": INSERT INTO snowflake_workers (node_name, worker_id) VALUES ({}, 1); If a registry leases worker IDs in the fleet, call snowflake_registry.add_server() there instead, and set snowflake_id.registry as its result says.",
+                    "Assign a worker ID N that no other server of the fleet has or ever had. To use the setting: ALTER SYSTEM SET snowflake_id.worker_id = N; SELECT pg_reload_conf(); To use the table, run in database \"{database}\": INSERT INTO snowflake_workers (node_name, worker_id) VALUES ({}, N); If a registry leases worker IDs in the fleet, call snowflake_registry.add_server() there instead, and set snowflake_id.registry as its result says.",
                     literal(node_name)
                 ),
             ),

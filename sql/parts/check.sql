@@ -72,8 +72,11 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
     -- The value is not shown, because a connection string could contain a password.
     SELECT format('setting %s in the configuration files is not valid', name),
            format('File "%s", line %s: %s.', sourcefile, sourceline, error),
-           'Correct the setting in this file, and run: SELECT pg_reload_conf();'
+           CASE WHEN name = ANY (known.names) THEN ''
+                ELSE format('The settings are %s. ', array_to_string(known.names, ', ')) END
+           || 'Correct this line of the file, and run: SELECT pg_reload_conf();'
     FROM pg_file_settings
+    CROSS JOIN (SELECT array_agg(name ORDER BY name) FROM pg_settings WHERE name LIKE 'snowflake\_id.%') AS known (names)
     WHERE name LIKE 'snowflake\_id.%' AND error IS NOT NULL
       AND name NOT IN (SELECT name FROM pg_settings WHERE pending_restart)
     UNION ALL
@@ -99,22 +102,25 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
         VALUES ('starting', false, 'Wait a few seconds. If the state remains, correct the cause in DETAIL.'),
                ('no worker id', false,
                 'If the fleet has a registry, call snowflake_registry.add_server() there. Otherwise, choose a worker ID that no '
-                'other server has or ever had. If it is 1, run: '
-                'ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf();'),
+                'other server has or ever had, and with this number instead of N, run: '
+                'ALTER SYSTEM SET snowflake_id.worker_id = N; SELECT pg_reload_conf();'),
                ('worker id refused', false,
                 CASE WHEN current_setting('snowflake_id.registry') <> '' THEN 'Wait until the time in DETAIL.'
                 ELSE 'Set snowflake_id.registry if this server or its primary has joined a registry. Otherwise, choose a '
                      'worker ID that no server has had and no registry may lease.' END),
                ('worker id too large', false,
                 'Choose a smaller worker ID that no server has had and no registry may lease, or a layout with more worker bits. '
-                'If it is 1, run: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf();'),
+                'With this number instead of N, run: ALTER SYSTEM SET snowflake_id.worker_id = N; SELECT pg_reload_conf();'),
                ('datacenter id too large', false,
-                'Choose a smaller datacenter ID, or a layout with more datacenter bits. If it is 0, run: '
-                'ALTER SYSTEM SET snowflake_id.datacenter_id = 0; SELECT pg_reload_conf();'),
+                'Choose a smaller datacenter ID, or a layout with more datacenter bits. With this number instead of N, run: '
+                'ALTER SYSTEM SET snowflake_id.datacenter_id = N; SELECT pg_reload_conf();'),
                ('clock before epoch', false, 'Correct the clock, or use a layout with an earlier epoch.'),
                ('layout exhausted', false, 'Correct the clock, or use a layout with a later epoch or more time bits.'),
                ('no lease', true, 'Wait a few seconds. If the state remains, correct the cause in DETAIL.'),
-               ('lease ended', true, 'Restore the connection to the registry. DETAIL contains the cause.'),
+               -- The problems of the registry tell the cause, and not that the server has stopped.
+               ('lease ended', false,
+                'Correct the cause in DETAIL. If this takes too long, the server can leave the registry with its spare worker ID, '
+                'which add_server() printed: follow section "A server that leaves" of page run/registry of the manual.'),
                ('clock behind', false, 'Correct the clock. If it is right, wait until the time in DETAIL.'),
                ('clock jumped', false,
                 format('Correct the clock. If it is right now, run: SELECT %s.snowflake_accept_clock();',
@@ -130,6 +136,7 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
                                            'no row for node "%s".', current_setting('snowflake_id.database'), status.node_name)
            WHEN 'clock behind' THEN format('IDs can be issued again at %s.', status.resumes_at)
            WHEN 'clock jumped' THEN format('The clock has jumped ahead by %s.', status.clock_jump)
+           WHEN 'lease ended' THEN concat_ws(': ', format('The lease ended at %s', status.lease_until), status.last_error)
            ELSE status.last_error
            END,
            coalesce(remedy.hint, 'Correct the cause in DETAIL.')
@@ -137,7 +144,7 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
     WHERE status.state NOT IN ('ready', 'recovery') AND NOT (status.is_known AND coalesce(remedy.is_of_lease, false))
     UNION ALL
     SELECT format('the registry grants no lease: %s', status.registry_state), status.last_error,
-           'Correct the cause in DETAIL. Page "When it fails" of the manual describes each state of the registry.'
+           'Correct the cause in DETAIL. Page run/when-it-fails of the manual describes each state of the registry.'
     FROM status
     WHERE NOT status.is_known AND status.registry_state NOT IN ('granted', 'starting')
       AND status.state NOT IN ('recovery', 'no lease', 'lease ended')
@@ -148,7 +155,7 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
            CASE WHEN of_hand.is_unused
                 THEN 'Remove the row of this server from snowflake_workers if there is one, and run: '
                      'ALTER SYSTEM SET snowflake_id.worker_id = -1; SELECT pg_reload_conf();'
-                ELSE 'Page "Errors" of the manual describes this warning.' END
+                ELSE 'Page reference/errors of the manual describes this warning.' END
     FROM status CROSS JOIN LATERAL (SELECT status.warning ~ '^this server does not use worker ID') AS of_hand (is_unused)
     WHERE status.warning IS NOT NULL AND status.warning !~ '^this standby'
       AND NOT (status.is_known AND status.warning ~ '^(the clocks of this server|the lease of this server)')

@@ -120,9 +120,11 @@ BEGIN
         RAISE EXCEPTION 'the registry already has a fleet'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = format('Number of worker IDs that this registry has granted: %s.', given),
-                  HINT = CASE WHEN registry.is_started
-                      THEN snowflake_registry.hint_of_quarantine()
-                      ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
+                  HINT = CASE WHEN NOT registry.is_started
+                      THEN 'To continue with this fleet: SELECT snowflake_registry.quarantine();'
+                      WHEN registry.waits > '0'
+                      THEN 'The fleet is started, and in quarantine. ' || snowflake_registry.hint_of_quarantine()
+                      ELSE 'The fleet is started. To add a server: SELECT snowflake_registry.add_server(name);' END;
     END IF;
     new_first := coalesce(start_fleet.first_worker, registry.first_worker);
     new_last := coalesce(start_fleet.last_worker, registry.last_worker);
@@ -324,8 +326,10 @@ BEGIN
         RAISE EXCEPTION 'cannot reserve a worker ID for use by hand in a freeze'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = 'Another registry may lease the worker ID.',
-                  HINT = 'Reserve it on the other registry. If no other registry replaces this one: '
-                         'SELECT snowflake_registry.unfreeze();';
+                  -- Between two transactions, a server could lease the worker ID.
+                  HINT = format('Reserve it on the other registry. If no other registry replaces this one: BEGIN; '
+                                'SELECT snowflake_registry.unfreeze(); SELECT snowflake_registry.reserve(%s, %s, note => %L); '
+                                'COMMIT;', reserve.worker_id, reserve.datacenter_id, reserve.note);
     ELSIF for_role IS NOT NULL AND NOT coalesce(held.is_reserved, false) THEN
         SELECT count(*) FILTER (WHERE lease.role = for_role AND lease.lease_id IS NOT NULL AND lease.used_until IS NULL
                                       AND lease.granted_until > moment) AS leases,

@@ -35,6 +35,13 @@ pub fn assert_healthy(client: &mut Client) {
 }
 
 impl Problem {
+    /// Puts a number into the statements of the hint, which name it N.
+    pub fn with_number(mut self, number: u32) -> Problem {
+        assert!(self.hint.contains("instead of N, run: "), "{self:?}");
+        self.hint = self.hint.replace("= N;", &format!("= {number};"));
+        self
+    }
+
     /// Executes the statements that the hint says to run, one by one, because ALTER SYSTEM does not run in a transaction
     /// block.
     #[track_caller]

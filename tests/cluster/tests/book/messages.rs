@@ -297,6 +297,23 @@ fn every_message_has_a_remedy() {
     }
 }
 
+/// The pages and sections that hints name.
+#[test]
+fn the_pages_of_hints_exist() {
+    let sources: String = sources::paths().iter().map(|path| read(path)).collect();
+    let lines: Vec<_> = sources.lines().filter(|line| line.contains(" of the manual")).collect();
+    assert!(!lines.is_empty(), "no hint names a page");
+    for line in lines {
+        let (before, _) = line.split_once(" of the manual").unwrap();
+        let (before, name) = before.rsplit_once("age ").unwrap_or_else(|| panic!("no page: {line}"));
+        let page = read(&format!("docs/{name}.md"));
+        if let Some((_, section)) = before.split_once("section \"") {
+            let (section, _) = section.split_once('"').unwrap();
+            assert!(page.lines().any(|line| line.trim_start_matches('#').trim() == section), "{line}");
+        }
+    }
+}
+
 #[test]
 fn every_entry_is_a_message() {
     let (messages, entries) = (messages(), entries());

@@ -37,7 +37,7 @@ fn from_an_empty_server_to_ids() {
     let mut client = cluster.connect();
     let problem = wait_for_problem(&mut client, "this server issues no IDs: no worker id");
     assert!(problem.detail.contains("in database \"postgres\""), "{problem:?}");
-    problem.follow_hint(&mut client);
+    problem.with_number(7).follow_hint(&mut client);
     wait_for_health(&mut client);
     wait_for_first_id(&mut client);
 }
@@ -80,7 +80,9 @@ fn tables_without_preloading() {
 fn identities_that_do_not_fit_the_layout() {
     let cluster = durable().worker(5000).start();
     let mut client = cluster.connect();
-    wait_for_problem(&mut client, "this server issues no IDs: worker id too large").follow_hint(&mut client);
+    wait_for_problem(&mut client, "this server issues no IDs: worker id too large")
+        .with_number(1)
+        .follow_hint(&mut client);
     wait_for_health(&mut client);
     cluster.stop_server("fast");
     std::fs::remove_file(cluster.data_dir().join("postgresql.auto.conf")).unwrap();
@@ -88,6 +90,7 @@ fn identities_that_do_not_fit_the_layout() {
     cluster.start_server();
     let mut client = cluster.connect();
     wait_for_problem(&mut client, "this server issues no IDs: datacenter id too large")
+        .with_number(0)
         .follow_hint(&mut client);
     wait_for_health(&mut client);
 }
@@ -114,11 +117,14 @@ fn settings() {
     let problem =
         wait_for_problem(&mut client, "setting snowflake_id.layout in the configuration files is not valid");
     assert!(!problem.detail.contains("secret") && problem.detail.contains("postgresql.conf"), "{problem:?}");
+    assert!(problem.hint.starts_with("Correct this line"), "{problem:?}");
     cluster.configure(&[("snowflake_id.layout", "standard")]);
     problem.follow_hint(&mut client);
     wait_for_health(&mut client);
     cluster.change("snowflake_id.worker", "3");
-    wait_for_problem(&mut client, "setting snowflake_id.worker in the configuration files is not valid");
+    let problem =
+        wait_for_problem(&mut client, "setting snowflake_id.worker in the configuration files is not valid");
+    assert!(problem.hint.contains("snowflake_id.worker_id"), "{problem:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::check::problems;
 use harness::*;
 
 #[test]
@@ -207,6 +208,11 @@ fn the_registry_is_away() {
         warning
     });
     assert!(warning.contains("was not renewed"), "{warning}");
+    let found = problems(&mut client);
+    let has_stopped = found.iter().find(|row| row.problem == "this server issues no IDs: lease ended");
+    let has_stopped = has_stopped.unwrap_or_else(|| panic!("{found:#?}"));
+    assert!(has_stopped.detail.starts_with("The lease ended at "), "{has_stopped:?}");
+    assert!(found.iter().any(|row| row.problem == "the registry cannot be reached"), "{found:#?}");
     assert!(server.log().contains(&warning), "{}", server.log());
     // It fails at once, whatever max_wait is.
     let start = Instant::now();

@@ -445,7 +445,10 @@ fn reservations_in_a_freeze() {
     administer(&mut client, "reserve(5, used_by => 's1')");
     client.run("UPDATE snowflake_registry.lease SET is_reserved = true WHERE worker_id = 0");
     assert_eq!(member.renew(&mut s0).unwrap().outcome, "granted");
-    administer(&mut client, "unfreeze()");
+    let (_, said) = failure(&mut client, "SELECT snowflake_registry.reserve(6, note => 'a script')");
+    let (_, hint) = said.split_once("replaces this one: ").unwrap();
+    client.run(hint);
+    administer(&mut client, "reserve(6, note => 'a script')");
     assert_eq!(member.renew(&mut s0).unwrap().outcome, "unknown");
 }
 

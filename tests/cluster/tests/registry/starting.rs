@@ -40,5 +40,7 @@ fn worker_ids_are_reserved_before_the_start() {
     administer(&mut client, "start_fleet(0, 1023, first_start => true)");
     let mut member = granted(&mut client);
     assert_eq!(member.renew(&mut client).unwrap().worker, Some(1));
-    assert_eq!(failure(&mut client, "SELECT snowflake_registry.start_fleet()").0, "55000");
+    let (code, said) = failure(&mut client, "SELECT snowflake_registry.start_fleet()");
+    assert_eq!(code, "55000");
+    assert!(said.contains("The fleet is started. To add a server: "), "{said}");
 }

@@ -309,10 +309,14 @@ fn of_file(path: &str) -> Vec<Message> {
     File::new(path).messages()
 }
 
+/// The paths of the sources of the extension and of the registry that contain messages.
+pub fn paths() -> Vec<String> {
+    [rust_sources(), sql_sources()].concat()
+}
+
 /// All messages, including literals of their form that are none.
 pub fn all() -> Vec<Message> {
-    let mut messages: Vec<_> =
-        [rust_sources(), sql_sources()].concat().iter().flat_map(|path| of_file(path)).collect();
+    let mut messages: Vec<_> = paths().iter().flat_map(|path| of_file(path)).collect();
     for path in files("core/src", ".rs") {
         messages.extend(displayed(&path));
     }
