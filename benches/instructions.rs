@@ -1,6 +1,6 @@
 //! Counts the instructions of one ID with Valgrind, and compares the counts with `benches/instructions.txt`:
-//! those of a step of the core, and those of a call of `snowflake_nextval()` in a server. Unlike times, the
-//! counts are the same in each run.
+//! those of a step of the core, and those of calls of `snowflake_nextval()` and `snowflake_segment_nextval()` in a server.
+//! Unlike times, the counts are the same in each run.
 //!
 //!     instructions            fails if a count is higher than in the file
 //!     instructions --record   writes the file
@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use snowflake_id_cluster_tests::faults::{Paused, keeper_pid};
-use snowflake_id_cluster_tests::{Cluster, eventually, single, successful};
+use snowflake_id_cluster_tests::{Cluster, Run, eventually, single, successful};
 use snowflake_id_core::{Gate, Generator, Identity, Slot};
 
 const IDS: i64 = 100;
@@ -54,7 +54,7 @@ fn take_steps(ids: i64, step_us: i64) {
 /// Counts the instructions, and returns the contents of the file.
 fn count() -> String {
     let steps = |step_us| of_one(count_steps(2 * IDS, step_us) - count_steps(IDS, step_us));
-    let [call_in_same_tick, call_in_new_tick] = count_calls();
+    let [call_in_same_tick, call_in_new_tick, segment_call] = count_calls();
     let rustc = String::from_utf8(successful(Command::new("rustc").arg("-vV")).stdout).unwrap();
     let mut lines = rustc.lines();
     let (compiler, host) =
@@ -62,8 +62,10 @@ fn count() -> String {
     format!(
         "# The instructions of one ID in layout \"wide\", without those of the clock. \"make instructions RECORD=1\" writes this file.\n\
          # A step of the core, and a call of snowflake_nextval(); within the tick of the ID before it, and in a new tick.\n\
+         # A call of snowflake_segment_nextval() takes a number that the server holds.\n\
          # Compiled by {compiler} for {host}, with the release profile.\n\
-         step_in_same_tick {}\nstep_in_new_tick {}\ncall_in_same_tick {call_in_same_tick}\ncall_in_new_tick {call_in_new_tick}\n",
+         step_in_same_tick {}\nstep_in_new_tick {}\ncall_in_same_tick {call_in_same_tick}\ncall_in_new_tick {call_in_new_tick}\n\
+         segment_call {segment_call}\n",
         steps(0),
         steps(TICK_US)
     )
@@ -88,22 +90,32 @@ fn count_steps(ids: i64, step_us: i64) -> i64 {
     collected.expect("a count").1.trim().parse().unwrap()
 }
 
-/// Returns the instructions of a call within the tick of the previous ID, and of a call in a new tick.
-fn count_calls() -> [i64; 2] {
-    let server = Cluster::builder().worker(1).set("snowflake_id.layout", "wide").clock().start();
+/// Returns the instructions of a call within the tick of the previous ID, of a call in a new tick, and of a call that takes
+/// a number of a segment.
+fn count_calls() -> [i64; 3] {
+    let server = Cluster::builder()
+        .worker(1)
+        .set("snowflake_id.layout", "wide")
+        .set("snowflake_id.prefetch_segments", "bench")
+        .clock()
+        .start();
+    server.connect().run("CREATE EXTENSION snowflake_id_registry");
+    server.connect().run("SELECT snowflake_registry.create_segment('bench', min_step => 1000000)");
     // Everything is slow under Valgrind, so the server is prepared without it.
     server.stop_server("fast");
     let profiles = server.host().join("callgrind");
-    // Counts within snowflake_nextval(), and resets the count at each call of pg_backend_pid().
+    // Counts within these functions, and resets the count at each call of pg_backend_pid().
     let mut valgrind = server.spawn_under(&[
         "valgrind",
         "--quiet",
         "--tool=callgrind",
         &format!("--callgrind-out-file={}.%p", profiles.display()),
         "--toggle-collect=snowflake_nextval",
+        "--toggle-collect=snowflake_segment_nextval",
         "--zero-before=pg_backend_pid",
     ]);
     server.wait_until_up();
+    eventually("a number", || server.try_run("SELECT snowflake_segment_nextval('bench')"));
     // The first ID may be ahead of the clock.
     let begin = "SELECT pg_sleep_until(snowflake_timestamp(snowflake_nextval()))";
     eventually("an ID", || server.try_run(begin));
@@ -113,10 +125,15 @@ fn count_calls() -> [i64; 2] {
         // Two sessions under Valgrind may take longer than the time for which other tests pause processes.
         let _paused = Paused::at_most(Duration::from_secs(600), vec![keeper]);
         let now_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64;
-        [(0, 1), (TICK_US, IDS)].map(|(step_us, ticks)| {
+        let ids = [(0, 1), (TICK_US, IDS)].map(|(step_us, ticks)| {
             server.hold_clock(now_us, step_us);
-            count_call(&server, &profiles, ticks)
-        })
+            // The number of ticks shows which path the calls took.
+            let query = "SELECT count(DISTINCT snowflake_timestamp(snowflake_nextval()))";
+            count_call(&server, &profiles, "snowflake_nextval()", query, ticks)
+        });
+        let call = "snowflake_segment_nextval('bench')";
+        let numbers = count_call(&server, &profiles, call, &format!("SELECT count(DISTINCT {call})"), IDS);
+        [ids[0], ids[1], numbers]
     };
     server.stop_server("immediate");
     valgrind.wait().unwrap();
@@ -124,21 +141,18 @@ fn count_calls() -> [i64; 2] {
 }
 
 /// Returns the instructions of a call, without those of the clock, which is replaced by that of the test
-/// harness. The IDs have to be in `ticks` different ticks, which shows which path the calls took.
-fn count_call(server: &Cluster, profiles: &Path, ticks: i64) -> i64 {
+/// harness. The query takes one number for each row, and has to return `expected`.
+fn count_call(server: &Cluster, profiles: &Path, call: &str, query: &str, expected: i64) -> i64 {
     let mut client = server.connect();
     // The first calls set up the session.
-    single::<i64>(&mut client, "SELECT count(snowflake_nextval()) FROM generate_series(1, 10)");
-    let query = format!(
-        "SELECT count(DISTINCT snowflake_timestamp(snowflake_nextval())) FROM generate_series(1, {IDS})"
-    );
-    let statement = client.prepare(&query).unwrap();
+    single::<i64>(&mut client, &format!("SELECT count({call}) FROM generate_series(1, 10)"));
+    let statement = client.prepare(&format!("{query} FROM generate_series(1, {IDS})")).unwrap();
     let mut transaction = client.transaction().unwrap();
     // The first ID of a transaction takes more instructions.
-    transaction.query_one("SELECT snowflake_nextval()", &[]).unwrap();
+    transaction.query_one(&format!("SELECT {call}"), &[]).unwrap();
     let pid: i32 = transaction.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
     let found: i64 = transaction.query_one(&statement, &[]).unwrap().get(0);
-    assert_eq!(found, ticks, "the IDs are in other ticks");
+    assert_eq!(found, expected, "{query}");
     transaction.commit().unwrap();
     drop(client);
     let profile = profiles.with_extension(pid.to_string());
