@@ -20,7 +20,7 @@ pub const FAULTS: &[Fault] = &[
         |scene| {
             scene.cluster().set_clock(3600.0);
             scene.act("the clock is set ahead by an hour");
-            let step = scene.alert("SnowflakeIdClockJumped").step_saying("*Critical*");
+            let step = scene.alert("SnowflakeIdClockJumped").step_saying("*critical*");
             let steps = scene.site().pages.follow(&step, "The clock jumped ahead");
             let step = steps.step_saying("If the clock is wrong");
             scene.follow(&step, "If the clock is wrong, correct it", || scene.cluster().set_clock(0.0));

@@ -107,7 +107,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "a forgotten prepared transaction",
-        "If it has a `gid`, it is prepared",
+        "If the transaction has a `gid`, it is prepared",
         Place::ServerAlone,
         &["SnowflakeIdWatermarkHeldBack"],
         |scene| {
@@ -116,9 +116,9 @@ pub const FAULTS: &[Fault] = &[
             scene.act("PREPARE TRANSACTION 'forgotten'");
             let runbook = scene.alert("SnowflakeIdWatermarkHeldBack");
             let shown =
-                scene.run(&runbook.step_saying("Readers in the order of IDs wait for it"), &mut client);
+                scene.run(&runbook.step_saying("that read rows in ID order wait for it"), &mut client);
             assert!(shown.iter().any(|row| row[2] == "forgotten"), "{shown:?}");
-            let step = runbook.step_saying("If it has a `gid`, it is prepared");
+            let step = runbook.step_saying("If the transaction has a `gid`, it is prepared");
             let prepared = scene.run(&step, &mut client);
             assert_eq!(prepared, [["forgotten", "shop"]]);
             let command = format!("{} 'forgotten'", step.command(2, &[]));
@@ -136,14 +136,14 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "too many layouts",
-        "Calls fail beyond 16 layouts",
+        "calls with any other layout fail",
         Place::ServerAlone,
         &["SnowflakeIdTooManyLayouts"],
         too_many_layouts,
     ),
     Fault::new(
         "a layout that ends soon",
-        "until a restart without this layout, which ends within a year",
+        "until the server is restarted without this layout",
         Place::ServerAlone,
         &["SnowflakeIdLayoutNearEnd"],
         |scene| {
@@ -160,7 +160,7 @@ pub const FAULTS: &[Fault] = &[
             scene.act("a session uses a layout with 35 bits of time");
             let runbook = scene.alert("SnowflakeIdLayoutNearEnd");
             scene.run(&runbook.step_saying("Plan the change to another layout"), &mut client);
-            runbook.ends("a restart without this layout");
+            runbook.ends("the server is restarted without this layout");
             scene.cluster().restart("fast");
             scene.act("the server is restarted");
             scene.over();
@@ -173,7 +173,7 @@ const THE_KEEPER: &str = "The keeper cannot work";
 
 /// Waits for the alert, and follows its link to the section about the keeper.
 fn the_keeper_is_absent(scene: &Scene) -> Section {
-    let step = scene.alert("SnowflakeIdKeeperAbsent").step_saying("*Critical*");
+    let step = scene.alert("SnowflakeIdKeeperAbsent").step_saying("*critical*");
     scene.site().pages.follow(&step, THE_KEEPER)
 }
 
@@ -228,7 +228,7 @@ fn an_idle_transaction(scene: &Scene) {
     scene.act("BEGIN; SELECT snowflake_nextval();");
     let runbook = scene.alert("SnowflakeIdWatermarkHeldBack");
     let mut admin = scene.cluster().connect_to("shop");
-    let shown = scene.run(&runbook.step_saying("Readers in the order of IDs wait for it"), &mut admin);
+    let shown = scene.run(&runbook.step_saying("that read rows in ID order wait for it"), &mut admin);
     let row = shown.iter().find(|row| row[6] == "idle in transaction");
     let pid = &row.unwrap_or_else(|| panic!("no idle transaction: {shown:?}"))[3];
     scene.run_with(&runbook.step_saying("If it is `idle in transaction`"), 0, &[pid], &mut admin);
@@ -265,7 +265,7 @@ fn a_greedy_session(scene: &Scene) {
             let shown = rows(&mut scene.cluster().connect_to("shop"), &step.command(0, &[]));
             shown.iter().any(|row| row[1] == "greedy").then_some(()).ok_or_else(|| format!("{shown:?}"))
         });
-        scene.follow(&step, "a larger `snowflake_batch()` than they need", || drop(end));
+        scene.follow(&step, "more than they need", || drop(end));
         for greedy in greedy {
             scene.keep(Kind::OtherIds, greedy.join().unwrap());
         }

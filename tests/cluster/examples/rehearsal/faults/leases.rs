@@ -86,7 +86,7 @@ fn a_server_is_cut_off(scene: &Scene) {
     scene.server().ways.iter().for_each(|way| way.set_fault(Line::Silence));
     scene.act("packets to the registry are lost");
     let step = the_registry_is_unreachable(scene).step_saying("Check that the registry is running");
-    step.says("Connect from this host with `psql`, as the server's user");
+    step.says("On this host, as the server's operating system user, run `psql`");
     let string = rows(&mut scene.cluster().connect_to("shop"), &step.command(0, &[]));
     let mut psql = scene.cluster().program("psql");
     let output = psql.args(["-X", "-c", "SELECT 1", &string[0][0]]).output().unwrap();
@@ -119,7 +119,7 @@ fn all_worker_ids_are_taken(scene: &Scene) {
     let ended = scene.alert("SnowflakeIdLeaseEnded");
     scene.wait_for_status(&joining.cluster, "registry_state = 'all taken'");
     let half_expired =
-        scene.site().pages.follow(&ended.step_saying("*Critical*"), "SnowflakeIdLeaseHalfExpired");
+        scene.site().pages.follow(&ended.step_saying("*critical*"), "SnowflakeIdLeaseHalfExpired");
     let step = half_expired.step_saying("Follow [State of the registry]");
     let states = scene.site().pages.follow(&step, "State of the registry");
     scene.site().pages.follow(&states.row("all taken"), "SnowflakeRegistryFewWorkerIds");

@@ -171,7 +171,7 @@ pub fn the_registry_is_unreachable(scene: &Scene) -> Section {
 
 /// Waits for the alerts about closed segments. Returns the section with the steps.
 fn a_segment_is_closed(scene: &Scene) -> Section {
-    let step = scene.alert("SnowflakeRegistrySegmentClosed").step_saying("*Critical*");
+    let step = scene.alert("SnowflakeRegistrySegmentClosed").step_saying("*critical*");
     scene.site().pages.follow(&step, "SnowflakeIdSegmentClosed");
     scene.alert("SnowflakeIdSegmentClosed")
 }
@@ -179,7 +179,7 @@ fn a_segment_is_closed(scene: &Scene) -> Section {
 /// Waits for the alert, and runs the query of its section.
 fn the_registry_is_in_quarantine(scene: &Scene, client: &mut Client) -> Section {
     let quarantine = scene.alert("SnowflakeRegistryQuarantine");
-    let shown = scene.run(&quarantine.step_saying("*Warning*"), client);
+    let shown = scene.run(&quarantine.step_saying("*warning*"), client);
     assert_eq!(shown[0][0], "quarantine");
     quarantine
 }
@@ -189,10 +189,10 @@ fn the_registry_is_down(scene: &Scene) {
     scene.act("kill -9 of the registry");
     let pages = &scene.site().pages;
     let of_segments = scene.alert("SnowflakeIdSegmentRegistryUnreachable");
-    pages.follow(&of_segments.step_saying("*Warning*"), "SnowflakeIdSegmentStopped");
+    pages.follow(&of_segments.step_saying("*warning*"), "SnowflakeIdSegmentStopped");
     let unreachable = the_registry_is_unreachable(scene);
     let ended = scene.alert("SnowflakeIdLeaseEnded");
-    pages.follow(&ended.step_saying("*Critical*"), "SnowflakeIdLeaseHalfExpired");
+    pages.follow(&ended.step_saying("*critical*"), "SnowflakeIdLeaseHalfExpired");
     let row = scene.row_of("SnowflakeIdNotReady", "State of a server", "lease ended");
     let states = pages.follow(&row, "State of the registry");
     let step = unreachable.step_saying("Check that the registry is running");
@@ -217,7 +217,7 @@ fn the_standby_is_gone(scene: &Scene) {
     let step = the_registry_is_unreachable(scene).step_saying("If you can connect");
     let shown = scene.run(&step, &mut scene.site().registry_client());
     assert!(shown.iter().flatten().any(|event| event == "SyncRep"), "{shown:?}");
-    scene.follow(&step, "start it, or attach another one", || {
+    scene.follow(&step, "Start it, attach another standby", || {
         scene.site().registry().standby.as_ref().expect("a standby").start_server();
     });
     scene.over();

@@ -29,7 +29,7 @@ pub const FAULTS: &[Fault] = &[
             let name = new_name(scene, "unknown");
             while_asking(scene, &name, |scene| {
                 let runbook = scene.alert("SnowflakeIdSegmentUnknown");
-                state_is(scene, &runbook.step_saying("*Warning*").commands()[0], &name, "unknown");
+                state_is(scene, &runbook.step_saying("*warning*").commands()[0], &name, "unknown");
                 let step = runbook.step_saying("If the segment was not created yet");
                 scene.run_with(&step, 0, &[&name], &mut scene.site().registry_client());
             });
@@ -58,7 +58,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "too many segments are in use",
-        "Beyond this setting, calls for other segments fail",
+        "At the maximum, calls for other segments fail",
         Place::Server,
         &["SnowflakeIdManySegments", "SnowflakeIdWarning"],
         too_many_segments_are_in_use,
@@ -81,7 +81,7 @@ fn the_fleet_may_not_take_numbers(scene: &Scene) {
     registry.run(&revoke);
     scene.act(revoke);
     let pages = &scene.site().pages;
-    let step = scene.alert("SnowflakeIdSegmentRegistryUnreachable").step_saying("*Warning*");
+    let step = scene.alert("SnowflakeIdSegmentRegistryUnreachable").step_saying("*warning*");
     let runbook = pages.follow(&step, "SnowflakeIdSegmentStopped");
     let query = runbook.step_saying("Look up `state`");
     let row = pages.follow(&query, "State of a segment").row("permission denied");
@@ -119,7 +119,7 @@ fn too_many_segments_are_in_use(scene: &Scene) {
 
     let runbook = scene.alert("SnowflakeIdManySegments");
     scene.alert("SnowflakeIdWarning");
-    let shown = scene.run(&runbook.step_saying("Beyond this setting"), &mut client);
+    let shown = scene.run(&runbook.step_saying("At the maximum, calls for other segments fail"), &mut client);
     assert_eq!(shown, [[MAX.to_string(), MAX.to_string()]]);
     let mut registry = scene.site().registry_client();
     for name in &names {
@@ -181,7 +181,7 @@ fn a_segment_is_exhausted(scene: &Scene) {
     scene.act("900 of 1000 numbers are taken");
     let near_end = scene.alert("SnowflakeIdSegmentNearEnd");
     let at_registry = scene.alert("SnowflakeRegistrySegmentNearEnd");
-    scene.site().pages.follow(&at_registry.step_saying("*Warning*"), "SnowflakeIdSegmentNearEnd");
+    scene.site().pages.follow(&at_registry.step_saying("*warning*"), "SnowflakeIdSegmentNearEnd");
     all.extend(take_all(&mut client, &name));
     scene.act(format!("nobody acts, until {} numbers are taken", all.len()));
     let row = the_segment_stopped(scene, &name, "exhausted");

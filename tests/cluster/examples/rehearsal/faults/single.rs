@@ -40,7 +40,7 @@ pub const FAULTS: &[Fault] = &[
             scene.act("the clock jumps ahead by two hours, and is right");
             let runbook = scene.alert("SnowflakeIdClockJumped");
             let steps =
-                scene.site().pages.follow(&runbook.step_saying("*Critical*"), "The clock jumped ahead");
+                scene.site().pages.follow(&runbook.step_saying("*critical*"), "The clock jumped ahead");
             let step =
                 steps.step_saying("If the clock is right, for example after a virtual machine was paused");
             scene.run(&step, &mut server.cluster.connect());
@@ -69,7 +69,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "a server without a worker ID",
-        "without a worker ID, IDs stop",
+        "without a worker ID, calls fail",
         Place::Single,
         &["SnowflakeIdNotReady"],
         |scene| {
@@ -85,7 +85,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     Fault::new(
         "the keeper's database belongs to another role",
-        "This owner can stop IDs on the whole server",
+        "Any other owner can prevent the whole server from issuing IDs",
         Place::Single,
         &["SnowflakeIdWarning"],
         |scene| {
