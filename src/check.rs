@@ -25,9 +25,9 @@ const TIME_FOR_REGISTRY: Duration = Duration::from_secs(30);
 const MOST_BY_HAND: usize = 8;
 /// The maximum number of problems that are taken from the registry.
 const MOST_PROBLEMS: usize = 50;
-/// 2025-01-01, in microseconds of Unix time. `snowflake_nextval()` did not exist before.
+/// 2025-01-01, in microseconds of Unix time. `snowflake_nextval()` did not exist before this date.
 const FIRST_IDS_US: i64 = 1_735_689_600_000_000;
-/// An ID that is more than a year ahead of the clock more likely belongs to another layout.
+/// One year, in microseconds. An ID that is more than one year ahead of the clock probably belongs to another layout.
 const YEAR_US: i64 = 365 * 86_400 * 1_000_000;
 
 /// Returns whether the library was preloaded, so that the server can issue IDs.
@@ -37,7 +37,7 @@ fn is_preloaded() -> bool {
 }
 
 /// Returns IDs from the first and the last pages of a table, as the session's layout decodes them. If an ID does not
-/// look like one of this layout, `other_layout` is the preset with which it was made.
+/// seem to belong to this layout, `other_layout` is the preset with which the ID was probably made.
 #[pg_extern(schema = "snowflake_internal", volatile, parallel_restricted)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn sampled_ids(
@@ -70,8 +70,9 @@ fn sampled_ids(
     }))
 }
 
-/// If the time of an ID in this layout is not plausible, returns the preset with which the ID was made. The first days
-/// of presets overlap with old times of other presets, so not every such ID is recognized.
+/// If the time of an ID in this layout is not plausible, returns the preset with which the ID was probably made. Not
+/// every ID of another preset is recognized, because the first IDs of one preset can be the same numbers as old IDs of
+/// another preset.
 fn other_layout(layout: &Layout, id: i64, us: Option<i64>, now_us: i64) -> Option<&'static str> {
     let is_old = us.is_some_and(|us| us < FIRST_IDS_US);
     let is_new = us.is_none_or(|us| us > now_us.saturating_add(MAX_AHEAD_US + YEAR_US));
@@ -84,7 +85,7 @@ fn other_layout(layout: &Layout, id: i64, us: Option<i64>, now_us: i64) -> Optio
 }
 
 /// Asks the registry which problems it sees for this server. `by_hand` contains the worker IDs that this server's
-/// configuration sets. No problem contains a secret part of the connection string.
+/// configuration sets. The problems contain no secret part of the connection string.
 #[pg_extern(schema = "snowflake_internal", volatile, parallel_restricted)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn check_registry(

@@ -40,7 +40,7 @@ pub enum Error {
         id: i64,
         layout: Layout,
     },
-    /// The identity of a reset.
+    /// The identity that was requested for a reset does not fit the layout.
     ResetDoesNotFit {
         layout: Layout,
         problem: RangeError,
@@ -110,7 +110,8 @@ pub enum Error {
         database: String,
     },
     IdentityUsed(Identity),
-    /// A reset is not possible, because all identities that the registry may grant are blocked up to a later time.
+    /// A reset is not possible, because all identities that the registry may grant are blocked until a time in the
+    /// future.
     NothingIsReset,
     /// It is not known which identities this server has used.
     HistoryUnknown(Identity),
@@ -191,7 +192,8 @@ pub enum Error {
     },
     Domain(DomainError),
     Range(RangeError),
-    /// Errors of segments. Names are always converted with `shown`, and details are messages of the registry.
+    /// The errors of segments begin here. Their names are always converted with `shown`, and their details are messages
+    /// from the registry.
     SegmentsInRecovery,
     /// The role is an SQL identifier.
     SegmentDenied {
@@ -324,7 +326,7 @@ pub enum Obstacle {
 /// A hint that suits any role. Superusers and members of `pg_monitor` may read the view.
 const ASK_FOR_THE_REASON: &str = "The reason is in the server log and in view snowflake_status. Superusers and members of pg_monitor can run: SELECT registry_state, last_error FROM snowflake_status;";
 
-/// The fields of a PostgreSQL error. If the error has no DETAIL or HINT, its string is empty.
+/// The fields of a PostgreSQL error. The strings `detail` and `hint` are empty if the error has no DETAIL or HINT.
 pub struct Texts {
     pub sqlstate: PgSqlErrorCode,
     pub message: String,

@@ -7,19 +7,19 @@
 //! | --- | --- |
 //! | [`error`] | every error that a user can see |
 //! | [`config`] | the settings and their hooks |
-//! | [`wait_event`] | the wait events that `pg_stat_activity` shows for our processes |
+//! | [`wait_event`] | the wait events that `pg_stat_activity` shows for processes that use the extension |
 //! | [`pg`] | interfaces to PostgreSQL's C code, independent of this extension |
 //! | [`shared`] | the state in shared memory, and which process may read or write it |
 //! | [`generate`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_block`, `snowflake_currval` |
-//! | [`defaults`] | calls in defaults of columns: `COPY` in bulk, the privileges of the table's owner |
-//! | [`watermark`] | `snowflake_watermark`: an ID below which no row can appear any more |
+//! | [`defaults`] | how calls in column defaults allow bulk `COPY` and use the privileges of the table's owner |
+//! | [`watermark`] | `snowflake_watermark`, which returns an ID below which no new row can become visible |
 //! | [`keeper`] | the background worker that writes the horizon ahead of the IDs and opens the gate |
 //! | [`registry`] | the background worker that leases the worker ID from a registry |
-//! | [`segment`] | segments: their functions, and the background worker that fetches ranges of numbers |
+//! | [`segment`] | the functions of segments, and the background worker that fetches ranges of numbers |
 //! | [`background`] | code shared by the background workers |
 //! | [`admin`] | view `snowflake_status`, and the requests of administrators |
-//! | [`check`] | `snowflake_check()`: what it asks the registry, and the IDs that it reads |
-//! | [`read`] | decoding of IDs, ID ranges for times, text forms, masks; layouts |
+//! | [`check`] | the parts of `snowflake_check()` that query the registry and read IDs from tables |
+//! | [`read`] | functions that decode IDs, return ID ranges, convert IDs to text or masked numbers, or show layouts |
 
 #![deny(clippy::disallowed_methods)] // clippy.toml lists them.
 

@@ -1,4 +1,4 @@
-//! The atomic words of the core. In tests with the model checker loom, they are those of loom.
+//! The atomic types that this crate uses. In tests with the model checker loom, they are replaced by loom's types.
 
 #[cfg(not(loom))]
 pub use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -7,10 +7,10 @@ pub use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 pub use checked::{AtomicI64, AtomicU64, Ordering};
 
 /// loom's atomics, with one addition. loom 0.7 runs another thread before an access only if it finds a conflict between
-/// this access and the *last* access to the same word. If a thread loads a word and then changes it, loom compares the
-/// change only with this load, and forgets an earlier load of another thread. Therefore loom skips interleavings. Here,
-/// each access is preceded by a relaxed exchange of a second word. The exchanges conflict with each other, so loom runs
-/// them in all orders. A relaxed exchange orders no other accesses.
+/// this access and the *last* access to the same word. If a thread loads a word and then changes the word, loom
+/// compares the change only with this load, and forgets earlier loads by other threads. Therefore loom skips some
+/// interleavings. Here, a relaxed `fetch_add` to a second word precedes each access. These additions conflict with each
+/// other, so loom runs them in all orders. Because they are relaxed, they do not order other accesses.
 #[cfg(loom)]
 mod checked {
     pub use loom::sync::atomic::Ordering;

@@ -1,5 +1,6 @@
-//! The clock sequence. Layouts with the field `clock_seq` need not wait after the clock has been set back.
-//! Such a layout switches to another value of the field, and its IDs continue at the current time.
+//! The clock sequence. After the clock has been set back, IDs of a layout with the field `clock_seq` do not
+//! have to wait for the clock. The server switches to another value of the field, and the IDs continue at
+//! the current time.
 //!
 //! The rules are:
 //!
@@ -14,8 +15,8 @@
 //! * If the server's history is unknown, every value may have been used up to the highest horizon that the
 //!   server has ever had. Only the current value may continue above its own horizon.
 //! * The history is also unknown if the server uses an identity for the first time and the identity is not
-//!   leased. A dump may have been restored, or another server may have used the identity. All values are
-//!   therefore assumed to be used up to the current time.
+//!   leased. A dump may have been restored, or another server may have used the identity. The server
+//!   therefore assumes that all values have been used up to the current time.
 //!
 //! All times are in microseconds of Unix time.
 
@@ -25,8 +26,8 @@ use crate::lease::Lease;
 use crate::track::{Begun, Horizon, TRACKS, Track};
 use crate::used::{Scope, Use, Uses};
 
-/// The highest value of the clock sequence, even in layouts with a wider field. A value and its horizon must
-/// fit in one word.
+/// The highest value of the clock sequence, even in layouts with a wider field, because a value and its
+/// horizon must fit in one word.
 pub const MAX_VALUE: u8 = u8::MAX;
 
 /// A tolerance of 1 second, in microseconds. The server acts only if its IDs are ahead of the clock by more
@@ -47,10 +48,10 @@ impl Layout {
     }
 }
 
-/// The keeper's input when it decides whether to open another value.
+/// The facts from which the keeper decides whether to open another value.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// The clock, which may be followed.
+    /// The current time. The keeper has accepted the clock.
     pub now_us: i64,
     /// The distance from the clock to a newly written horizon, in microseconds.
     pub reach_us: i64,
@@ -75,7 +76,7 @@ impl Widths {
         }
     }
 
-    /// Returns the highest value that fits in each width of the set, in ascending order.
+    /// Returns the highest values that fit in the widths of the set, in ascending order.
     pub fn max_values(self) -> impl Iterator<Item = u8> {
         (1..=u8::BITS)
             .filter(move |bits| self.0 >> (bits - 1) & 1 == 1)
@@ -95,9 +96,9 @@ pub struct NextValue {
     pub closing: Vec<Use>,
 }
 
-/// Decides whether to begin to use another value, and selects the lowest value whose high-water mark is
-/// before the current time. The keeper grants the request of a layout only if its IDs are further ahead of
-/// the clock than they could be after a crash.
+/// Decides whether to open another value, and selects the lowest value whose high-water mark is not after
+/// the current time. The keeper grants the request of a layout only if the layout's IDs are too far ahead of
+/// the clock to be explained by a crash.
 pub fn next_value(tracks: &[Track; TRACKS], uses: &Uses, asked: &Asked) -> Option<NextValue> {
     let begun = tracks.map(|track| track.begun.unwrap_or_default());
     let [_, Begun { value: in_use, .. }] = begun;

@@ -35,9 +35,9 @@ impl ClockWatch {
     /// Returns the size of a jump ahead, in microseconds, if the jump exceeds `max_jump_us`. Otherwise,
     /// accepts the clock and returns `None`. A jump is measured from the highest time accepted so far.
     ///
-    /// Steps back are always accepted. A later jump ahead is also accepted if the new time is not after the
-    /// highest accepted time, or not after the horizon (`reached_us`), because IDs with these times already
-    /// exist.
+    /// Steps back are always accepted. After a step back, a return to the highest accepted time is not a
+    /// jump. A jump to a time that is not after the horizon (`reached_us`) is also accepted, because IDs with
+    /// such times may already exist.
     pub fn observe(
         &mut self,
         clock_us: i64,

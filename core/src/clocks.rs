@@ -1,6 +1,7 @@
-//! The time since boot and the offset of a clock, so that neither is taken for the time of a clock.
+//! Types for the time since boot and for the offset of a clock. Because these are separate types, neither value can be
+//! mistaken for the time of a clock.
 //!
-//! The time of a clock is a plain `i64`: microseconds of Unix time, in a name that ends with `_us`.
+//! The time of a clock is an `i64` in microseconds of Unix time, and its name ends with `_us`.
 
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SinceBoot(i64);
 
-/// The time of a clock, which may be that of another machine, minus the time since boot of this machine. The offset
-/// changes only if the clock is set or slewed.
+/// The time of a clock minus the time since boot of this machine. The clock may be the clock of another machine. The
+/// offset changes only if the clock is set or slewed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ClockOffset(i64);
 
@@ -34,41 +35,42 @@ impl SinceBoot {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Returns the time between two times.
+    /// Returns the time halfway between this time and another time.
     pub const fn midpoint(self, other: SinceBoot) -> SinceBoot {
         SinceBoot(self.0.midpoint(other.0))
     }
 
-    /// Returns the time after this duration.
+    /// Returns the time that is `duration` after this time.
     pub fn after(self, duration: Duration) -> SinceBoot {
         SinceBoot(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 }
 
 impl ClockOffset {
-    /// Returns the offset of a clock that shows the Unix time `clock_us` at this time since boot.
+    /// Returns the offset of a clock that showed `clock_us` when the time since boot was `since_boot`.
     #[inline]
     pub const fn of(clock_us: i64, since_boot: SinceBoot) -> ClockOffset {
         ClockOffset(clock_us.saturating_sub(since_boot.0))
     }
 
-    /// Returns the time of the clock at this time since boot, in microseconds of Unix time.
+    /// Returns the time that the clock shows when the time since boot is `since_boot`, in microseconds of Unix time.
     #[inline]
     pub const fn clock_us(self, since_boot: SinceBoot) -> i64 {
         since_boot.0.saturating_add(self.0)
     }
 
-    /// Returns the offset of this number of microseconds.
+    /// Returns an offset of `us` microseconds.
     pub const fn from_us(us: i64) -> ClockOffset {
         ClockOffset(us)
     }
 
-    /// Returns the number of microseconds.
+    /// Returns the offset in microseconds.
     pub const fn as_us(self) -> i64 {
         self.0
     }
 
-    /// Returns whether the clock was set since it had an earlier offset. A change of up to 1 s is attributed to slewing.
+    /// Returns whether the clock has been set since its offset was `earlier`. A change of up to 1 s is attributed to
+    /// slewing.
     pub const fn is_set_since(self, earlier: ClockOffset) -> bool {
         const SLEWED_US: u64 = 1_000_000;
         self.us_ahead_of(earlier).unsigned_abs() > SLEWED_US

@@ -1,6 +1,6 @@
 //! Errors in layouts, and in values that do not fit a layout.
 //!
-//! The `Display` text of an error names the invalid part and the numbers. [`LayoutError::allowed`] and
+//! The `Display` text of an error says what is invalid. [`LayoutError::allowed`] and
 //! [`RangeError::allowed`] say what is allowed. A program can show the two texts separately, as PostgreSQL
 //! does with DETAIL and HINT.
 
@@ -13,12 +13,12 @@ use crate::message::{instant, nearest};
 /// A list of all field names, for messages.
 const FIELD_NAMES: &str = "time, datacenter, worker, clock_seq and sequence";
 
-/// The reason why a text, a JSON object or a list of fields is not a layout.
+/// The reason why a string, a JSON object or a list of fields is not a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayoutError {
-    /// The text is empty.
+    /// The string is empty.
     Empty,
-    /// The text exceeds the maximum length of a layout text.
+    /// The string exceeds the maximum length of a layout.
     TooLong {
         /// The maximum length, in bytes.
         most: usize,
@@ -35,7 +35,8 @@ pub enum LayoutError {
         /// The invalid word, truncated if it is long.
         token: String,
     },
-    /// A field or an option is incomplete or has the wrong form: `worker`, `worker=5`, `unit:1ms`.
+    /// A field or an option is incomplete or has the wrong form, for example `worker`, `worker=5` or
+    /// `unit:1ms`.
     Form {
         /// The invalid word, truncated if it is long.
         token: String,

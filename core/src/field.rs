@@ -2,8 +2,8 @@
 
 /// The number of usable bits in an ID. The sign bit is always clear, so IDs are non-negative `bigint`s.
 pub const MAX_TOTAL_BITS: u32 = 63;
-/// The maximum width of a `datacenter`, `worker` or `clock_seq` field, in bits. Its values fit a PostgreSQL
-/// `integer`.
+/// The maximum width of a `datacenter`, `worker` or `clock_seq` field, in bits. A value of this width fits
+/// a PostgreSQL `integer`.
 pub const MAX_IDENTITY_BITS: u32 = 31;
 
 /// A part of an ID.

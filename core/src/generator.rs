@@ -2,8 +2,9 @@
 //! limit. The computation has no side effects.
 //!
 //! A **counter** is a single integer that only grows: `tick << sequence_bits | sequence` of the next free
-//! value. The other fields are added when a counter is converted to an ID. Carrying into the next tick is
-//! therefore `+ 1`, a batch is `+ n`, and "the larger of the counter and the clock" is the whole algorithm.
+//! value. The other fields are added when a counter is converted to an ID. Therefore, adding 1 also moves
+//! from a full tick to the next tick, and adding `n` reserves a batch. The whole algorithm is to continue at
+//! the counter or at the clock, whichever is larger.
 
 use std::num::NonZeroU64;
 
@@ -40,13 +41,13 @@ impl Reservation {
 /// The reason why no value is available now. No value has been taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stall {
-    /// The gate is closed, or is open for another identity. If the gate is open, the value is the identity of
-    /// the gate.
+    /// The gate is closed, or is open for another identity. The value is the identity of the gate, or `None`
+    /// if the gate is closed.
     Identity(Option<Identity>),
     /// The next value would be too far ahead of the clock.
     Ahead {
-        /// The waiting time until the value is allowed, in microseconds. The waiting time is counted from the
-        /// clock that the caller passed, and is at least 1 µs.
+        /// The time from the caller's `now_us` until the value is allowed, in microseconds. This time is at
+        /// least 1 µs.
         wait_us: u64,
     },
     /// The counter has reached the horizon. The horizon must be extended before more values can be taken.
@@ -132,9 +133,9 @@ impl Generator {
         self.value_bits != 0
     }
 
-    /// Extracts the counter from the word of a slot. If the word contains another value of the clock
-    /// sequence, the function returns a counter past the end of the layout. [`Generator::advance`] then
-    /// reserves no values.
+    /// Extracts the counter from the word of a slot. If the word contains a clock sequence value other than
+    /// the generator's, the function returns a counter past the end of the layout. [`Generator::advance`]
+    /// then reserves no values.
     #[inline]
     pub fn counter_of(&self, word: u64) -> u64 {
         word ^ self.value_bits
@@ -201,8 +202,8 @@ impl Generator {
         let in_tick = 1 << self.sequence_bits;
         debug_assert!(n.get() <= in_tick);
         if first % in_tick + n.get() > in_tick {
-            // No value of a tick that the clock has just entered has been used. The block may start below the
-            // value that the spread would choose.
+            // If the clock has just entered this tick, all of its values are free. The block may therefore
+            // start below the sequence that the spread has chosen.
             let entered = first != current;
             first = first.next_multiple_of(in_tick) - if entered { n.get() } else { 0 };
         }

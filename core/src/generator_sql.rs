@@ -1,10 +1,10 @@
 //! A script that creates SQL functions for generating the IDs of a layout on servers without the extension.
 //!
 //! The counter of an ID is the sum of two sequences. `snowflake_generator_counter` is only ever incremented.
-//! `snowflake_generator_base` is raised, under a lock, when the sum is behind the clock. A call reads the
-//! base, increments the counter, and reads the base again. If both readings are equal, the base had this
-//! value when the counter was incremented, because the base only increases. If an increasing and a
-//! non-decreasing series are added term by term, no sum is repeated.
+//! `snowflake_generator_base` is raised, under a lock, when the sum is behind the clock. A call reads the base,
+//! increments the counter, and reads the base again. If both readings are equal, the base had this value when the
+//! counter was incremented, because the base never decreases. No sum is repeated, because the counter increases
+//! with each call and the base does not decrease.
 //!
 //! `docs/design/generator.md` describes why this is safe. The script also creates the functions for reading IDs.
 
@@ -15,12 +15,12 @@ use crate::layout::{Layout, Parts};
 use crate::message::instant;
 use crate::reader_sql::{binary, shifted};
 
-/// The maximum time by which the start of an ID's tick may be ahead of the clock, in microseconds. If ticks are
-/// longer, no ID is ahead of the clock.
+/// The maximum time by which the start of an ID's tick may be ahead of the clock, in microseconds. If a tick is
+/// longer than this time, no ID is ahead of the clock.
 const MAX_AHEAD_US: u64 = 1_000_000;
 /// The maximum time that a call waits for the clock, in microseconds.
 const MAX_WAIT_US: u64 = 5_000_000;
-/// How far ahead of the clock the base of the IDs is raised if several sessions have to raise it, in
+/// The time by which a session raises the base ahead of the clock if another session has just raised the base, in
 /// microseconds.
 const MAX_LEAD_US: u64 = 20_000;
 /// The maximum number of IDs that one call of `snowflake_batch` returns.
@@ -76,11 +76,13 @@ impl Layout {
         Ok(script)
     }
 
-    /// Returns the start value of both sequences, which is never used as a value. Generators of different layouts or worker
-    /// IDs have different start values, except with a probability of 2^-32.
+    /// Returns the start value of both sequences. The script sets new sequences to 0, so the start value only
+    /// distinguishes their definitions. The probability that two generators with different layouts or worker IDs
+    /// have the same start value is 2^-32.
     ///
-    /// Since PostgreSQL 19, logical replication can set a sequence of a subscriber to the value of the same sequence on
-    /// the publisher, and the subscriber could repeat IDs. PostgreSQL refuses to do so if the definitions differ.
+    /// Since PostgreSQL 19, logical replication can set a sequence of a subscriber to the value of the same
+    /// sequence on the publisher. The subscriber could then repeat IDs. PostgreSQL does not set the sequence if
+    /// the definitions differ.
     fn start_of_sequences(&self, identity: Identity) -> u32 {
         crc32fast::hash(format!("{self}, {identity}").as_bytes())
     }

@@ -6,12 +6,12 @@
 //!
 //! * The time counts as the number of bits that are needed to number the ticks since 2010.
 //! * The sequence counts as one bit plus two bits for each of its significant bits, but never more than its
-//!   width. For example, 0 counts as 1 bit, and 7 counts as 7. Low sequences are common. A sequence with many
-//!   high bits was probably cut out of the ID at the wrong position.
-//!   If the layout has no worker, the sequence counts as its full width, because it is partly random.
+//!   width. For example, 0 counts as 1 bit, and 7 counts as 7. Low sequences are common, so a high sequence
+//!   was probably read from the wrong bits of the ID. If the layout has no worker, the sequence counts as its
+//!   full width, because it is partly random.
 //! * Worker, datacenter and clock sequence together count like the sequence, because most generators number
-//!   servers from 0 or 1. If servers get any number, such as half of an IP address (`SPREAD`), they count as
-//!   their full width.
+//!   servers from 0 or 1. If servers have arbitrary numbers, such as half of an IP address (`SPREAD`), the
+//!   numbers count as their full width.
 //! * A few bits are added for rare presets, and subtracted for common ones (`RARITY`).
 
 use crate::field::Field;
@@ -27,12 +27,13 @@ pub const FIRST_US: i64 = 86_400_000_000;
 /// The maximum time by which a plausible ID may be in the future: one minute, in microseconds.
 pub const MAX_AHEAD_US: i64 = 60_000_000;
 
-/// The presets of generators whose servers have any number: half of an IP address (Sonyflake), a number for each
-/// start of a program (Baidu), or a random number (TSID).
+/// The presets of generators whose servers have arbitrary numbers: half of an IP address (Sonyflake), a
+/// number for each start of a program (Baidu), or a random number (TSID).
 const SPREAD: [&str; 6] = ["sonyflake", "sonyflake2", "baidu", "baidu_long", "baidu_restart", "tsid"];
 
-/// The bits that are added for presets whose IDs are rare, or subtracted if they are common. Without them, most
-/// IDs of CockroachDB and TikTok would be taken for others that happen to look as regular.
+/// The bits that are added for presets whose IDs are rare, or subtracted for presets whose IDs are common.
+/// Without this correction, more IDs would be attributed to the wrong preset, for example IDs of `standard`
+/// to `cockroachdb`.
 const RARITY: [(&str, i32); 3] = [("cockroachdb", 2), ("tiktok", -2), ("wide", 3)];
 
 /// A plausible preset of an ID, and the ID as decoded with this preset.
@@ -77,7 +78,8 @@ fn cost(preset: &Preset, layout: &Layout, id: i64, now_us: i64) -> i32 {
         .filter(|(field, _)| !matches!(field, Field::Time | Field::Sequence))
         .fold((0, 0), |(server, servers), (field, bits)| (server << bits | value(field), servers + bits));
     let sequences = layout.bits(Field::Sequence);
-    // CockroachDB has no sequence, and numbers its nodes from 1.
+    // CockroachDB has no sequence, and numbers its nodes from 1. Therefore, a server 0 without a sequence is
+    // unlikely.
     let is_spread = SPREAD.contains(&preset.name) || sequences == 0 && server == 0;
     let bits = significant_bits(ticks)
         + if is_spread { servers } else { low_number(server, servers) }
@@ -86,7 +88,7 @@ fn cost(preset: &Preset, layout: &Layout, id: i64, now_us: i64) -> i32 {
     bits as i32 + RARITY.iter().find(|(name, _)| *name == preset.name).map_or(0, |&(_, bits)| bits)
 }
 
-/// Returns the bits of a number that is probably low.
+/// Returns the number of bits that are counted for a number that is probably low.
 fn low_number(value: u64, width: u32) -> u32 {
     (2 * significant_bits(value) + 1).min(width)
 }

@@ -29,8 +29,8 @@ pub struct End {
 impl Had {
     /// Returns the number above which a granted range must start, or `None` if the range may start at any
     /// number. The limit is the highest mark of the server. The mark of the next period is ignored if the
-    /// range belongs to an earlier period. All ranges of past periods start below the limit, so the server
-    /// never returns to an earlier period.
+    /// range belongs to an earlier period. A range of a past period starts below the limit, so the server
+    /// rejects the range and never returns to an earlier period.
     pub fn bound(&self, granted: &Granted) -> Option<i64> {
         let is_not_later = |end: &&End| match (end.period, granted.period) {
             (Some(had), Some(new)) => had.key <= new.key,

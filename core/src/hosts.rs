@@ -1,20 +1,20 @@
-//! [`Attempts`]: which host of a connection string is tried next, and how long an attempt may take.
+//! [`Attempts`] determines which host of a connection string is tried next, and how long an attempt may take.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The default port of PostgreSQL.
 pub const PORT: u16 = 5432;
-/// Time limit for one address, unless the connection string has a `connect_timeout`.
+/// The time limit for one address, unless the connection string has a `connect_timeout`.
 pub const TIME_FOR_AN_ADDRESS: Duration = Duration::from_secs(5);
 
 /// The name, the address and the port of one host, if the connection string specifies them.
 pub type Listed<'a, N, A, P> = (Option<&'a N>, Option<&'a A>, Option<&'a P>);
 
-/// Returns the hosts of a connection string with these lists. A single port applies to all hosts.
+/// Combines the lists in a connection string into a list of hosts. A single port applies to all hosts.
 ///
 /// # Errors
-/// Returns the reason why the lists do not belong together.
+/// Returns the reason why the lengths of the lists do not match.
 pub fn listed<'a, N, A, P>(
     names: &'a [N],
     addresses: &'a [A],
@@ -34,14 +34,14 @@ pub fn listed<'a, N, A, P>(
 /// One step on the way to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<N, A> {
-    /// Looks a name up. The addresses are passed to [`Attempts::found`].
+    /// Look up a name, and pass its addresses to [`Attempts::found`].
     LookUp(N),
-    /// Connects to an address, or to a socket.
+    /// Connect to an address, or to a socket.
     Connect(A),
 }
 
-/// The steps to the hosts of a connection string. Each address of a host has a time limit of its own, so that an
-/// address that does not answer never takes the time of the next one.
+/// The remaining steps to connect to one of the hosts of a connection string. Each address has its own time
+/// limit, so an address that does not answer does not shorten the time for the next address.
 pub struct Attempts<N, A, O> {
     left: VecDeque<Step<N, A>>,
     look_up: Duration,
@@ -50,8 +50,9 @@ pub struct Attempts<N, A, O> {
 }
 
 impl<N, A, K: Ord, O: FnMut(&Step<N, A>) -> K> Attempts<N, A, O> {
-    /// Begins with the steps of a list. `look_up` and `connect` are the time limits of a step. Steps with a
-    /// lower `order` come first, and steps with the same one in the order of the list.
+    /// Starts with the steps in `list`. `look_up` and `connect` are the time limits of the two kinds of
+    /// steps. Steps with a lower `order` come first. Steps with the same `order` keep their order in the
+    /// list.
     pub fn new(list: Vec<Step<N, A>>, look_up: Duration, connect: Duration, order: O) -> Self {
         let mut attempts = Attempts { left: VecDeque::new(), look_up, connect, order };
         attempts.put_first(list);
@@ -68,7 +69,8 @@ impl<N, A, K: Ord, O: FnMut(&Step<N, A>) -> K> Attempts<N, A, O> {
         Some((step, limit))
     }
 
-    /// Notes the addresses of the name that was looked up. They come before the next host.
+    /// Adds steps for the addresses of the name that was looked up. These steps come before the steps of the
+    /// next host.
     pub fn found(&mut self, addresses: impl IntoIterator<Item = A>) {
         self.put_first(addresses.into_iter().map(Step::Connect).collect());
     }

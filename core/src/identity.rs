@@ -43,7 +43,7 @@ impl Identity {
     }
 }
 
-/// The form for people: `worker ID 5`, `worker ID 5 of datacenter 2`.
+/// The form in messages, for example `worker ID 5` or `worker ID 5 of datacenter 2`.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "worker ID {}", self.worker)?;

@@ -1,15 +1,16 @@
 //! The lines of a journal, a file to which changes are appended.
 //!
 //! The first line contains the number of the format, and describes the file. Each further line consists of a checksum
-//! and of changes, as JSON. The second line is written together with the first one, and contains the changes that lead
-//! to the state at that time. Every other line contains the changes of one call.
+//! and of changes in JSON. The second line is written together with the first line, and contains the changes that lead
+//! to the state at that time. Each line after the second contains the changes of one call.
 //!
-//! A line is durable when the call returns. A crash during the call can leave a part of the line: its start, or its
-//! length with bytes that were not stored and are read as zeros. Such a part is the last line of the file, and has no
-//! line break. It is ignored, because no caller has relied on its changes. A line with a line break was written
-//! completely, and its changes may have been used. If its checksum is invalid, the file is damaged, wherever the line
-//! is. A file system that stores the end of a line before its start can cause the same state by a crash. The text does
-//! not show the difference, so such a line is an error too.
+//! A line is durable when the call returns. If the server crashes during the call, the line can be incomplete: its end
+//! may be missing, or bytes that were not stored may be read as zeros. An incomplete line is the last line of the file,
+//! and has no line break. The line is ignored, because no caller has relied on its changes. A line with a line break
+//! was written completely, and its changes may have been used. If the checksum of such a line is invalid, the file is
+//! damaged, even if the line is the last one. After a crash, a file system that stored the end of a line before its
+//! start can leave the file in the same state. The reader cannot distinguish the two cases, so it treats both as
+//! damage.
 
 use std::error::Error;
 use std::fmt;
@@ -30,17 +31,18 @@ const START: &str = "# format ";
 pub enum Damage {
     /// The first line is not that of a journal.
     Header,
-    /// The first line is that of a journal, but its format is no known number, or a line with a valid checksum cannot be
-    /// read. Only another version can have written such a line.
+    /// The first line starts like that of a journal, but does not contain a valid format number. Or a line has a valid
+    /// checksum, but its changes cannot be read, so another version must have written the line.
     Unknown,
-    /// A newer version has written the text. Its format has a higher number than that of the caller.
+    /// A newer version wrote the text. The format number in the text is higher than the caller's.
     Newer {
         /// The format in the first line.
         found: u64,
         /// The format of the caller.
         known: u64,
     },
-    /// A line, counted from 1, is missing, or was written completely and has an invalid checksum.
+    /// The line with this number, counted from 1, is missing, or has an invalid checksum although it was written
+    /// completely.
     Line(usize),
 }
 
@@ -62,8 +64,8 @@ impl fmt::Display for Damage {
 
 impl Error for Damage {}
 
-/// Passes all changes in the text to the closure `apply`, in their order. `header` is the first line of a text that the
-/// caller writes, without the line break. The caller can read the formats up to that of its own.
+/// Passes all changes in the text to the closure `apply`, in their order. `header` is the first line of the journals
+/// that the caller writes, without the line break. The caller can read this format and all lower formats.
 ///
 /// # Panics
 /// Panics if `header` contains no format.
@@ -107,7 +109,7 @@ fn format_of(line: &[u8]) -> Option<u64> {
     rest.split(':').next()?.parse().ok().filter(|&format| format > 0)
 }
 
-/// Returns the text of a new journal. `all` are the changes that lead to the current state.
+/// Returns the text of a new journal. `all` contains the changes that lead to the current state.
 ///
 /// # Errors
 /// Fails if the changes cannot be written as JSON.

@@ -37,9 +37,9 @@ pub struct Seen {
     /// True if the server last stored its data in a different database or relation. The extension may have
     /// been dropped and created again, or the keeper may have connected to another database.
     pub is_elsewhere: bool,
-    /// The highest horizon that was stored in another database of which this database is a copy, or 0 if there is none.
+    /// The highest horizon that was copied from another database, or 0 if no horizon was copied.
     pub copied_us: i64,
-    /// The stored records of which identities were used until when.
+    /// The stored records of identities, and of the times up to which they may have been used.
     pub uses: Uses,
     /// The history of the server in shared memory.
     pub history: History,
@@ -186,8 +186,8 @@ pub fn plan(seen: &Seen) -> Plan {
 }
 
 impl Seen {
-    /// Returns whether the history is unknown. Records without a horizon are not sufficient, because a record
-    /// does not show how far the history extends.
+    /// Returns whether the history is unknown. If there is no horizon, the history is unknown even if there
+    /// are records, because a record does not show how far the history extends.
     fn is_unknown(&self) -> bool {
         self.tracks[0].is_unknown()
     }
@@ -251,8 +251,8 @@ impl Seen {
     fn has_to_reset(&self, uses: &Uses, begun: Begun) -> bool {
         let stands_at_us = begun.floor_us.max(self.tracks[0].end_of_use_us);
         let is_far_ahead = stands_at_us > self.reach_us().saturating_add(FAR_AHEAD_US);
-        // The record for all identities blocks every identity up to its time, so an earlier reset would have
-        // no effect.
+        // The record for all identities blocks every identity up to the recorded time, so an earlier reset
+        // would have no effect.
         let can_begin_now = uses.recorded(None, Scope::ZERO).is_none_or(|until_us| until_us <= self.now_us);
         let is_called_for =
             self.is_reset_requested || (is_far_ahead && can_begin_now && self.is_clock_confirmed);

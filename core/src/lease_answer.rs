@@ -21,13 +21,14 @@ use crate::reply::{NOT_VALID, Reply};
 pub const LONGEST_TOKEN: usize = 400;
 /// The maximum difference between the clocks of a server and the registry. If the difference is larger, the
 /// registry grants no lease. Therefore, the start of a lease is never ahead of the server's clock by more
-/// than this.
+/// than this difference.
 pub const MOST_CLOCK_DIFFERENCE_US: i64 = 60_000_000;
-/// The minimum duration of a lease. The registry enforces the same limits for its settings.
+/// The minimum duration of a lease. The registry enforces this limit and the next two limits for its
+/// settings.
 const SHORTEST_LEASE_US: i64 = 1_000_000;
 const LONGEST_LEASE_US: i64 = 24 * 60 * 60 * 1_000_000;
 const SHORTEST_RENEWAL_US: i64 = 100_000;
-/// The interval between renewals before the registry has specified an interval.
+/// The interval between renewals until the registry specifies one.
 const RENEW_EVERY: Duration = Duration::from_secs(30);
 
 /// The registry's answer to a request.
@@ -35,7 +36,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(30);
 pub struct Answer {
     /// Whether the request was granted.
     pub outcome: Outcome,
-    /// The lowest and the highest protocol of the registry, or `None` if the registry does not say them.
+    /// The lowest and the highest protocol of the registry, or `None` if the registry does not specify them.
     pub protocols: Option<RangeInclusive<u32>>,
     /// The registry's clock.
     pub registry_clock_us: i64,
@@ -62,8 +63,8 @@ impl Answer {
     /// Reads an answer that was received at `now_us`.
     ///
     /// # Errors
-    /// Returns the reason why the answer is invalid, or why the granted range cannot be a grant of a
-    /// registry.
+    /// Returns the reason why the answer is invalid, or the reason why no registry can have granted the
+    /// range.
     pub fn read(reply: &Reply, now_us: i64) -> Result<Answer, String> {
         let lease = || {
             let part = |column| u32::try_from(reply.number(column)?).ok();
@@ -115,10 +116,10 @@ fn is_credible(lease: &Lease, now_us: i64) -> bool {
     lease.from_us < lease.until_us && lease.until_us <= latest_us
 }
 
-/// What a server knows of the registry from its answers.
+/// The facts about the registry that a server has learned from its answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// The protocol of the next request: the highest one that the registry also knows, according to its last answer.
+    /// The protocol of the next request. [`Protocol::note`] chooses it after each answer.
     pub protocol: Protocol,
     /// The duration of a lease, or 0 if the duration is unknown.
     pub lease_us: i64,
@@ -144,13 +145,14 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// Returns the absolute difference between the clocks of the holder and of the registry, or 0 if it is unknown.
+    /// Returns the absolute difference between the clocks of the holder and the registry, or 0 if the
+    /// difference is unknown.
     pub fn clock_offset(&self) -> Duration {
         Duration::from_micros(self.clock_offset_us.unwrap_or(0).unsigned_abs())
     }
 
-    /// Records what an answer says. `sent_us` is the clock of this server when the query was sent. Returns whether the query
-    /// has to be sent once more: see [`Protocol::note`].
+    /// Records the terms in an answer. `sent_us` is the time at which this server sent the query. Returns
+    /// whether the query has to be sent once more (see [`Protocol::note`]).
     pub fn note(&mut self, answer: &Answer, sent_us: i64, round_trip_us: i64) -> bool {
         self.round_trip_us = round_trip_us;
         if let (Some(registry), true) = (&answer.registry, answer.outcome != Outcome::Foreign) {

@@ -1,6 +1,7 @@
-//! The calls of the registry's functions for leases, as servers and programs send them.
+//! The calls with which servers and programs run the registry's functions for leases.
 //!
-//! Each function has one argument, a JSON object: see the page about the protocol in the manual.
+//! Each function has one argument, a JSON object. The page "Protocol of the registry" in the manual describes
+//! this object.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use uuid::Uuid;
 use crate::lease_answer::Terms;
 use crate::lease_state::{Asking, Held, LeaseState, Needs};
 
-/// What a caller tells the registry about itself, for administrators.
+/// The facts that a caller reports about itself, for administrators.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Facts {
     /// The name of the server or program.
@@ -25,7 +26,8 @@ pub struct Facts {
     pub layout: Option<String>,
     /// The version of the caller.
     pub version: String,
-    /// The worker IDs that the configuration of the server sets by hand, at most 8.
+    /// The worker IDs that are set by hand in the configuration of the server. The registry reads only the
+    /// first 8.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_hand: Vec<u32>,
 }
@@ -35,7 +37,7 @@ pub struct Facts {
 pub struct Call {
     /// The statement. Its result has one column, which [`Reply::read`](crate::reply::Reply::read) reads.
     pub query: String,
-    /// The request.
+    /// The parameter, which is the request in JSON.
     pub request: String,
 }
 
@@ -49,7 +51,8 @@ impl Call {
     }
 }
 
-/// What identifies a lease in a call. Only its holder and the registry know these values.
+/// The values that identify a lease in a call. Only the holder of the lease and the registry know these
+/// values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ids {
     /// The ID of the lease.
@@ -72,21 +75,21 @@ impl From<&Asking> for Ids {
     }
 }
 
-/// What all calls of a caller contain.
+/// The data that all calls of a caller contain.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseCalls<'a> {
     /// The leases of the caller, and its evidence.
     pub state: &'a LeaseState,
-    /// What the registry has answered so far.
+    /// The terms that the registry has stated so far.
     pub terms: &'a Terms,
-    /// What the caller tells about itself.
+    /// The facts about the caller.
     pub facts: &'a Facts,
     /// The clock of the caller, in microseconds of Unix time.
     pub sent_us: i64,
 }
 
 impl LeaseCalls<'_> {
-    /// Asks for an identity.
+    /// Returns the call that requests an identity.
     pub fn acquire(&self, asking: &Asking, needs: &Needs) -> Call {
         let mut request = self.request();
         request["lease_id"] = json!(asking.lease_id);
@@ -100,12 +103,12 @@ impl LeaseCalls<'_> {
         Call::new("acquire", &request)
     }
 
-    /// Asks to renew a lease.
+    /// Returns the call that renews a lease.
     pub fn renew(&self, ids: Ids) -> Call {
         Call::new("renew", &self.request_of(ids))
     }
 
-    /// Releases a lease that was used until `used_until_us`.
+    /// Returns the call that releases a lease that was used until `used_until_us`.
     pub fn release(&self, ids: Ids, used_until_us: i64) -> Call {
         let mut request = self.request_of(ids);
         request["used_until"] = json!(used_until_us);

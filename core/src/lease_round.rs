@@ -4,11 +4,11 @@
 //! each effect. The order of the effects prevents repeated IDs:
 //!
 //! * A request for a lease is stored before it is sent.
-//! * A lease is stored and proved before it is published. A lease that is already held is published without an answer:
-//!   see [`LeaseRound::go_on`].
-//! * If another holder has the same lease, the lease is withdrawn first.
-//! * A lease is withdrawn and removed from the stored state before it is released. The registry grants the rest of its
-//!   range to another holder.
+//! * A lease is published only after it has been stored together with evidence from the registry. If the holder already
+//!   has a lease with evidence, it can publish the lease without an answer (see [`LeaseRound::go_on`]).
+//! * If another holder has the same lease, this holder withdraws the lease before it requests another one.
+//! * A lease is withdrawn and removed from the stored state before it is released, because the registry can then grant
+//!   the rest of the range to another holder.
 //!
 //! All times are in microseconds of Unix time.
 
@@ -25,11 +25,12 @@ use crate::signed::NOT_DURABLE;
 
 /// The pause after the first failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The maximum pause after a failure. The maximum is lower if leases are renewed more often.
+/// The maximum pause after a failure. If leases are renewed more often than this, the interval between renewals is the
+/// maximum.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The lower limit of the maximum pause after a failure.
 const LEAST_LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How often a stopping holder tries to connect to release leases.
+/// The number of attempts to connect when a holder stops and has leases to release.
 const TRIES_TO_RELEASE: u32 = 2;
 
 /// The inputs of a step.
@@ -51,37 +52,36 @@ pub enum Request {
     Release {
         /// The lease.
         ids: Ids,
-        /// The end of its use: every ID starts before this instant.
+        /// The end of the use of the lease: the ticks of all IDs start before this time.
         used_until_us: i64,
     },
 }
 
-/// What the driver has to do.
+/// An action that the driver has to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Connect to the registry: [`Event::Connected`] or [`Event::Failed`].
+    /// Connect to the registry. The event is [`Event::Connected`] or [`Event::Failed`].
     Connect,
-    /// Send a request: [`Event::Answered`] or [`Event::Failed`].
+    /// Send a request. The event is [`Event::Answered`] or [`Event::Failed`].
     Send(Request),
-    /// Make the state durable: [`Event::Kept`] or [`Event::NotKept`].
+    /// Make the state durable. The event is [`Event::Kept`] or [`Event::NotKept`].
     Keep(Box<LeaseState>),
-    /// Make a lease available: [`Event::Published`], or [`Event::Failed`] if no lease is available now. The driver ends
-    /// the use of the previous lease first, see [`LeaseRound::note_used`].
+    /// Make a lease available. The driver first ends the use of the previous lease (see [`LeaseRound::note_used`]). The
+    /// event is [`Event::Published`], or [`Event::Failed`] if no lease is available now.
     Publish(Lease),
-    /// End the use of the available lease, if there is one: [`Event::Withdrawn`]. See
-    /// [`LeaseRound::note_used`].
+    /// End the use of the available lease, if there is one (see [`LeaseRound::note_used`]). The event is
+    /// [`Event::Withdrawn`].
     Withdraw,
-    /// Wait for the next round. No event follows: call [`LeaseRound::begin`] when the pause has ended, or
-    /// earlier.
+    /// Wait for the next round. There is no event. The driver calls [`LeaseRound::begin`] after the pause, or earlier.
     Rest(Rest),
-    /// Nothing: the conversation has ended.
+    /// Do nothing more, because the conversation has ended.
     End,
 }
 
-/// What the driver has done.
+/// The result of an effect.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// There is a connection.
+    /// The driver has connected to the registry.
     Connected,
     /// The registry has answered a request.
     Answered {
@@ -94,15 +94,15 @@ pub enum Event {
     },
     /// The effect has failed for this reason. A request may have been executed, or may still be executed.
     Failed(String),
-    /// The state is durable, and will be read after a crash. A driver that was told to stop before it finished has to
-    /// answer [`Event::NotKept`], because an interrupted commit looks successful. This does not apply to effects after
-    /// [`LeaseRound::stop`].
+    /// The state is durable, and will be read after a crash. If the driver was told to stop while it stored the state,
+    /// it has to return [`Event::NotKept`], because an interrupted commit looks successful. After [`LeaseRound::stop`],
+    /// this rule does not apply.
     Kept,
-    /// For this reason, the state may not be durable. The previous state counts.
+    /// The state may or may not be durable, for the given reason. The previous state remains in effect.
     NotKept(String),
     /// The lease is available.
     Published {
-        /// Whether the holder needs another lease, because of how it has used this lease.
+        /// True if the holder has used this lease in such a way that it needs another lease.
         wants_another: bool,
     },
     /// No lease is available.
@@ -131,9 +131,9 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug)]
 struct Used {
     range: Lease,
-    /// The end of earlier use.
+    /// The minimum of `until_us`. An earlier process may have used the lease up to this time.
     least_us: i64,
-    /// Every ID starts before this instant. While the lease may be in use, this is its end.
+    /// The ticks of all IDs start before this time. While the lease may be in use, this time is the end of the lease.
     until_us: i64,
 }
 
@@ -143,7 +143,7 @@ impl Used {
     }
 }
 
-/// The effect in progress, by its purpose. Some steps carry the registry's note.
+/// The purpose of the effect in progress. Some steps contain the registry's note.
 #[derive(Debug)]
 enum Step {
     Resting,
@@ -169,7 +169,7 @@ enum Step {
     Ended,
 }
 
-/// What follows the releases.
+/// The next action after the releases.
 #[derive(Clone, Debug)]
 enum Then {
     /// The round continues, and requests another lease if needed.
@@ -189,7 +189,7 @@ pub struct LeaseRound {
     terms: Terms,
     needs: Needs,
     releases: bool,
-    /// Whether the registry has answered that it does not know the lease. The lease is used to its end.
+    /// Whether the registry has answered that it does not know the lease. The holder uses such a lease until its end.
     is_unknown: bool,
     is_inherited: bool,
     /// Whether this round has requested a lease. A round requests at most one.
@@ -198,7 +198,7 @@ pub struct LeaseRound {
     published: Option<Lease>,
     /// The use of the lease in `state`.
     used: Option<Used>,
-    /// Leases to be released. `None` is for a request without a known lease.
+    /// Leases to be released. The use is `None` for a request whose lease is not known.
     unused: Vec<(Ids, Option<Used>)>,
     /// A request that may be sent once more.
     sent: Option<Request>,
@@ -261,8 +261,9 @@ impl LeaseRound {
         }
     }
 
-    /// Returns the held lease if the lease has not ended and no lease is published. The driver publishes it without an
-    /// answer, because it belongs to this holder alone. May be called during any effect.
+    /// Returns the held lease if the lease has not ended and no lease is published. The driver publishes this lease
+    /// without waiting for an answer, because no other holder has the lease. The driver may call this function during
+    /// any effect.
     pub fn go_on(&mut self, now_us: i64) -> Option<Lease> {
         let lease = self.state.lease_at(now_us);
         let lease = lease.filter(|_| self.published.is_none() && !self.is_stopping)?;
@@ -271,9 +272,9 @@ impl LeaseRound {
         Some(lease)
     }
 
-    /// Notes when the holder stopped using a lease: every ID started before `until_us`. The driver calls this function
-    /// before it publishes another lease, or answers [`Event::Withdrawn`]. Otherwise, the lease counts as used to its
-    /// end.
+    /// Notes when the holder stopped using a lease. The ticks of all its IDs start before `until_us`. The driver calls
+    /// this function before it publishes another lease or returns [`Event::Withdrawn`]. Without this call, the lease
+    /// counts as used to its end.
     pub fn note_used(&mut self, lease: &Lease, until_us: i64) {
         let unused = self.unused.iter_mut().filter_map(|(_, used)| used.as_mut());
         for used in self.used.iter_mut().chain(unused).filter(|used| used.range.is_same_range(lease)) {
@@ -291,8 +292,8 @@ impl LeaseRound {
         self.to(Step::Connecting, Effect::Connect)
     }
 
-    /// Gives up a lease that the holder can never use. Called instead of [`LeaseRound::begin`]. The lease is withdrawn
-    /// and dropped, and the round fails. Without renewals, the lease expires.
+    /// Gives up a lease that the holder can never use. The driver calls this function instead of [`LeaseRound::begin`].
+    /// The lease is withdrawn and dropped, and the round fails. The lease expires because it is not renewed.
     pub fn give_up(&mut self) -> Effect {
         if self.is_stopping {
             return self.stop();
@@ -300,9 +301,9 @@ impl LeaseRound {
         self.drop_lease(Some(Refusal::Failure("the lease cannot be used".into())))
     }
 
-    /// Ends the conversation, at any point. The effect in progress is cut off, and its event is ignored. A request may
-    /// still be executed, and a state may be durable or not. However, the driver must not store that state or publish
-    /// that lease later. The last effect is [`Effect::End`].
+    /// Ends the conversation, at any point. The driver abandons the effect in progress, and does not return its event.
+    /// An abandoned request may still be executed, and an abandoned state may or may not be durable. However, the
+    /// driver must not store that state or publish that lease later. The last effect is [`Effect::End`].
     pub fn stop(&mut self) -> Effect {
         if let Step::Ended = self.step {
             return Effect::End;
@@ -392,7 +393,7 @@ impl LeaseRound {
                 | Step::RenewingToRelease(then @ Then::Go { .. }),
                 Event::Failed(_),
             ) => {
-                // The leases expire.
+                // The leases expire, so the round can go on without the releases.
                 self.unused.clear();
                 self.release(then, now)
             }
@@ -450,7 +451,7 @@ impl LeaseRound {
         std::mem::replace(&mut self.state, kept)
     }
 
-    /// Notes that the lease may be used.
+    /// Records that the lease may be used until it ends.
     fn expect_use(&mut self, lease: Lease) {
         if let Some(used) = &mut self.used {
             used.until_us = used.until_us.max(lease.until_us);
@@ -495,14 +496,14 @@ impl LeaseRound {
         }
     }
 
-    /// Withdraws the lease. It is dropped even if the state without it cannot be kept.
+    /// Withdraws and drops the lease. The lease is dropped even if the state without the lease cannot be stored.
     fn drop_lease(&mut self, refusal: Option<Refusal>) -> Effect {
         (self.state.held, self.used, self.is_inherited) = (None, None, false);
         self.to(Step::Withdrawing(refusal), Effect::Withdraw)
     }
 
     /// Publishes the renewed lease. The holder needs evidence first, because a registry that has lost the lease can
-    /// learn about it only from evidence.
+    /// learn about the lease only from evidence.
     fn publish(&mut self, note: Option<String>) -> Effect {
         self.take_kept();
         let held = self.state.held.as_ref().filter(|_| self.state.is_proved());
@@ -617,7 +618,7 @@ mod tests {
         Event::Answered { answer, sent_us: NOW_US, round_trip_us: 0 }
     }
 
-    /// Returns events until an effect is found, and returns that effect.
+    /// Answers effects with events until `is_found` accepts an effect, and returns this effect.
     fn drive(
         round: &mut LeaseRound,
         grant: Lease,
@@ -686,7 +687,7 @@ mod tests {
         round
     }
 
-    /// Returns the releases that follow a stop, with the worker IDs.
+    /// Stops the round. Returns the end of use in each of the releases that follow.
     fn releases(round: &mut LeaseRound, used: Option<(Lease, i64)>) -> Vec<i64> {
         let mut effect = round.stop();
         assert_eq!(effect, Effect::Withdraw);
@@ -737,7 +738,7 @@ mod tests {
         }
     }
 
-    /// The use by an earlier process is not known.
+    /// How much of the lease an earlier process used is not known.
     #[test]
     fn an_inherited_lease_counts_as_used() {
         let former = lease(3, NOW_US);

@@ -47,8 +47,8 @@ pub struct Evidence {
 }
 
 /// The time for which evidence is kept after its lease has ended. These 50 hours are longer than any
-/// quarantine of a registry. The clock may also have been ahead when the lease was granted, and corrected
-/// later.
+/// quarantine of a registry. They also allow for a clock that was ahead when the lease was granted and was
+/// corrected later.
 const TOLD_FOR_US: i64 = 50 * 60 * 60 * 1_000_000;
 /// The maximum number of leases for which a server keeps evidence. If there are more leases, the server keeps
 /// evidence of its current lease and of the leases that end last.
@@ -136,8 +136,9 @@ impl LeaseState {
         LeaseState { held: None, asking: None, ..self }
     }
 
-    /// Replaces the registry by the one that granted the last lease of this server according to its database, which may
-    /// have been replicated after the file was copied.
+    /// Replaces the registry by `last`, the registry that granted the last lease of this server according to
+    /// the server's database. The database may be newer than the file, because replication continued after
+    /// the file was copied.
     pub fn of_last_registry(self, last: Option<(Uuid, i64)>) -> LeaseState {
         match last {
             Some((id, _)) if self.registry_id != Some(id) => {

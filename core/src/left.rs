@@ -4,11 +4,11 @@
 //! A worker ID that is set by hand has no lease. Nothing tells a server that another server uses the same worker ID, or
 //! that the server itself is a copy. Therefore:
 //!
-//! * A server that names a registry issues IDs under a worker ID that is set by hand only if it **continues**: it already
-//!   issued IDs under this worker ID before it named the registry.
+//! * If a server's settings name a registry, the server issues IDs under a worker ID that is set by hand only if it
+//!   **continues**, that is, if it already issued IDs under this worker ID before its settings named the registry.
 //! * Before a server uses a lease, it records that it has left all its former identities to the registry. A server that
-//!   finds such a record never uses the identity by hand, even if the server is a copy. The identities of leases are
-//!   recorded in the same way.
+//!   finds such a record of an identity never uses this identity if it is set by hand. This also applies to a copy of
+//!   the server. The identities of leases are recorded in the same way.
 //!
 //! All times are in microseconds of Unix time.
 
@@ -73,7 +73,7 @@ impl Left {
         registry_id: Uuid,
         now_us: i64,
     ) {
-        // The latest record is that of the last registry, even if the clock was set back.
+        // The record of the last registry has to be the latest one, even if the clock was set back.
         let latest = self.latest();
         let since_us = latest.map_or(now_us, |latest| now_us.max(latest.since_us.saturating_add(1)));
         let departure = Departure { registry_id, since_us };
@@ -111,7 +111,8 @@ pub struct Candidates {
     pub by_hand: Option<Identity>,
     /// The lease for which the gate is open.
     pub open_for: Option<Lease>,
-    /// The identity set by hand under which this very server issued IDs before its last start.
+    /// The identity set by hand under which this server issues IDs, or last issued IDs. If the server is a copy, an
+    /// identity that only the original server has used does not count.
     pub used_before: Option<Identity>,
 }
 
@@ -120,7 +121,8 @@ pub struct Candidates {
 pub struct Choice {
     /// The lease of the identity to use, if any.
     pub wanted: Option<Lease>,
-    /// The identity that is set by hand and was left to a registry, if the settings name no registry.
+    /// If the settings name no registry, the identity that is set by hand but cannot be used because it was left to a
+    /// registry.
     pub refused: Option<(Identity, Departure)>,
 }
 
@@ -128,8 +130,8 @@ pub struct Choice {
 pub fn choose(candidates: &Candidates, left: &Left, now_us: i64) -> Choice {
     let Candidates { has_registry, leased, by_hand, open_for, used_before } = *candidates;
     let departure = by_hand.and_then(|identity| left.get(identity));
-    // A lease is used to its end, also while the registry worker stops because the settings name no registry any more. A
-    // lease that is withdrawn closes the gate.
+    // A lease for which the gate is open is used to its end, even if the registry worker stops because the settings no
+    // longer name a registry. When a lease is withdrawn, the gate is closed.
     let former = open_for.filter(|lease| !lease.is_for_good() && now_us < lease.until_us);
     if has_registry {
         let open_by_hand = open_for.filter(Lease::is_for_good).map(|lease| lease.identity);

@@ -27,7 +27,7 @@
 //! | [`lease`] | [`Lease`]: the range of time in which a server may use an identity |
 //! | [`lease_state`] | what a server knows of its leases, and its steps in the protocol with the registry |
 //! | [`failures`] | growing pauses between attempts that fail |
-//! | [`hosts`] | [`Attempts`](hosts::Attempts): which host of the registry is tried next, and how long an attempt may take |
+//! | [`hosts`] | [`Attempts`](hosts::Attempts): which host of a connection string is tried next, and how long an attempt may take |
 //! | [`protocol`] | the protocol of requests to the registry |
 //! | [`reply`] | a row of a registry's answer |
 //! | [`portions`] | requests for segments, divided into portions of one statement each |
@@ -36,7 +36,7 @@
 //! | [`lease_round`] | [`LeaseRound`](lease_round::LeaseRound): the conversation with the registry about leases, without I/O |
 //! | [`marks`] | [`Marks`]: the lowest IDs that a transaction in progress may have taken |
 //! | [`watermark`] | the counter below which no transaction in progress has taken an ID |
-//! | [`samples`] | which earlier watermarks are kept for statements that began earlier |
+//! | [`samples`] | which past watermarks are kept for statements that have already begun |
 //! | [`segment`] | [`Segment`]: numbers in ranges, shared by processes |
 //! | [`segment_answer`] | the registry's answers to requests for numbers, parsed and checked |
 //! | [`had`], [`rest`] | the highest numbers that a server was granted; the numbers that are left when it stops |
@@ -46,9 +46,9 @@
 //! | [`keeper_plan`] | the decisions of the keeper, which writes the durable horizon |
 //! | [`track`] | [`Track`](track::Track): floor and horizon of one value of the clock sequence |
 //! | [`used`] | [`Uses`](used::Uses): identities and values under which IDs may have been created |
-//! | [`reset`] | whether a server may reset to the present |
+//! | [`reset`] | whether a server may reset to the current time |
 //! | [`clock_sequence`] | the value of field `clock_seq` after the clock is set back |
-//! | [`clocks`] | [`SinceBoot`](clocks::SinceBoot), [`ClockOffset`](clocks::ClockOffset): the time since boot, and clocks relative to it |
+//! | [`clocks`] | [`SinceBoot`](clocks::SinceBoot), [`ClockOffset`](clocks::ClockOffset): the time since boot, and the offset of a clock from that time |
 //! | [`clock_watch`] | [`ClockWatch`](clock_watch::ClockWatch): which steps of the clock are followed |
 //! | [`range`] | the IDs that belong to a range of time |
 //! | [`reader_sql`] | a script of plain SQL that reads the IDs of a layout |
@@ -56,8 +56,8 @@
 //! | [`guess`] | the presets that an ID may belong to |
 //! | [`id_text`] | [`Encoding`]: IDs as text |
 //! | [`mask`] | [`Mask`]: numbers that hide when the IDs were created |
-//! | [`short_mask`] | [`ShortMask`]: the same in few digits, or in the bits of a layout |
-//! | [`public`] | public IDs: texts with a prefix, and UUIDs, both with or without a key |
+//! | [`short_mask`] | [`ShortMask`]: masked numbers with few digits, or with the bits of a layout |
+//! | [`public`] | public IDs: strings with a prefix, and UUIDs, with or without a key |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -1,14 +1,14 @@
-//! Masked IDs: other numbers in place of IDs. Without the key, a masked ID does not reveal when the ID was
-//! created, or how many IDs there are.
+//! Masked IDs: opaque numbers that replace IDs for public display. Without the key, a masked ID does not
+//! reveal when the ID was created, or how many IDs there are.
 //!
-//! A mask is a permutation of the numbers from 0 to 2^63 - 1, a different one for each key. No two IDs have
-//! the same masked number, and the ID can be recovered with the key.
+//! A mask is a permutation of the numbers from 0 to 2^63 - 1. Each key has a different permutation. No two
+//! IDs have the same masked number, and the ID can be recovered with the key.
 //!
 //! The permutation is the block cipher CAST-128 (RFC 2144, ISO/IEC 18033-3), whose blocks have 64 bits. An ID
-//! is one block, most significant byte first. If the first bit of the result is set, the result is encrypted
-//! again, until the first bit is clear. This "cycle walking" makes a permutation of the smaller range from
-//! one of the larger range, and is as secure (Black and Rogaway, "Ciphers with Arbitrary Finite Domains",
-//! 2002). It takes two steps on average.
+//! is one block, most significant byte first. As long as the first bit of the result is set, the result is
+//! encrypted again. This "cycle walking" turns a permutation of the larger range into a permutation of the
+//! smaller range, and is as secure (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). On
+//! average, an ID is encrypted twice.
 //!
 //! ```
 //! use snowflake_id_core::mask::Mask;

@@ -24,8 +24,9 @@ pub fn instant(unix_us: i64) -> String {
     }
 }
 
-/// Returns a text of another server with a space in place of each control character. The text may be shown in
-/// logs and on terminals, where a line break or an escape sequence could imitate a message of this server.
+/// Returns a string from another server with a space in place of each control character. The result may be
+/// shown in logs and on terminals, where a line break or an escape sequence could imitate a message of this
+/// server.
 ///
 /// ```
 /// use snowflake_id_core::message::without_controls;
@@ -59,9 +60,9 @@ pub fn shown(text: impl AsRef<[u8]>) -> String {
     shown
 }
 
-/// Returns the candidate that the user probably meant by a token. This is the most similar candidate if it
-/// differs by at most one typing error for each six characters, and otherwise the only candidate that starts
-/// with the token.
+/// Returns the candidate that the user probably meant by a token, if any. The most similar candidate is
+/// returned if it differs by a single typing error, or by at most one error for every six characters.
+/// Otherwise, the only candidate that starts with the token is returned.
 pub(crate) fn nearest(token: &str, candidates: &[&'static str]) -> Option<&'static str> {
     let token = token.to_ascii_lowercase();
     let distance = |name: &&str| strsim::osa_distance(&token, name);
@@ -72,16 +73,16 @@ pub(crate) fn nearest(token: &str, candidates: &[&'static str]) -> Option<&'stat
         .or_else(|| longer.next().filter(|_| longer.next().is_none()))
 }
 
-/// Returns the problem that stored data has a newer format than this version knows, with the remedy.
+/// Returns the message for stored data whose format is newer than the formats that this version knows.
 pub fn newer_format(what: &str, found: impl Display, known: impl Display) -> String {
     format!(
         "{what} has format {found}, and this version of snowflake_id knows formats up to {known}: install the newer version again"
     )
 }
 
-/// Splits a message of libpq that was made with verbosity `PQERRORS_VERBOSE` into the message as users know it and
-/// the SQLSTATE of its last error. libpq does not return the SQLSTATE of a failed connection in any other way. The SQLSTATE is
-/// `None` if the last error is one of libpq itself.
+/// Splits a message of libpq that was made with verbosity `PQERRORS_VERBOSE` into the usual form of the
+/// message and the SQLSTATE of the last error. libpq does not return the SQLSTATE of a failed connection in
+/// any other way. The SQLSTATE is `None` if libpq itself raised the last error.
 ///
 /// A message contains several errors if libpq has tried a server more than once, for instance with TLS and without.
 ///
@@ -117,9 +118,10 @@ pub fn of_verbose(message: &str) -> (String, Option<&str>) {
             (state, is_of_server) = (Some(found), true);
             text.extend([severity, ":  ", rest, "\n"]);
         } else if is_of_server && is_place(line) {
-            is_of_server = false; // The place is the last line of an error.
+            is_of_server = false; // The location is the last line of an error.
         } else {
-            // A pooler sends no place. Then only untranslated messages show where the next error begins.
+            // A pooler sends no location. The next error is then recognized only if libpq does not translate
+            // its messages.
             if !is_of_server || line.starts_with("connection to server ") {
                 (state, is_of_server) = (None, false);
             }
@@ -137,8 +139,8 @@ fn split_at_state(line: &str) -> Option<(&str, &str, &str)> {
     Some((severity, state, text.strip_prefix(": ").filter(|_| is_state)?))
 }
 
-/// Returns whether a line is a place such as `LOCATION:  InitPostgres, postinit.c:1005`. The first word is translated, and
-/// some languages put spaces around colons.
+/// Returns whether a line is a location such as `LOCATION:  InitPostgres, postinit.c:1005`. The first word is
+/// translated, and some languages put spaces around colons.
 fn is_place(line: &str) -> bool {
     line.rsplit_once(".c").is_some_and(|(_, end)| {
         let number = end.trim_start().strip_prefix(':').unwrap_or_default().trim();

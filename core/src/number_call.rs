@@ -1,4 +1,4 @@
-//! The call with which servers and programs take numbers of segments.
+//! The call with which servers and programs take numbers from segments.
 
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ pub struct Request {
     /// Whether the request is only a report. A report requests a token but no range.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub report: bool,
-    /// Whether the caller accepts a range of a period that has not started. It holds such a range back until its period
-    /// starts.
+    /// Whether the caller accepts a range of a period that has not started. The caller holds back such a range until
+    /// the period starts.
     #[serde(skip)]
     pub may_be_early: bool,
 }
@@ -64,7 +64,7 @@ pub struct Lasted {
 }
 
 impl Lasted {
-    /// Returns the time for which a range of `count` numbers would last if `taken` numbers were taken in this time.
+    /// Returns the time for which a range of `count` numbers would last at a rate of `taken` numbers in `time`.
     pub fn new(count: u64, taken: u64, time: Duration) -> Lasted {
         let lasted = time.as_secs_f64() * count as f64 / taken as f64;
         Lasted { lasted: lasted.min(1e9), count }
@@ -72,7 +72,8 @@ impl Lasted {
 }
 
 impl Request {
-    /// Returns the reports of the high-water marks of a segment: one for each mark, or one without a mark.
+    /// Returns the reports of the high-water marks of a segment: one for each mark, or a single report without a mark
+    /// if there are no marks.
     pub fn reports(name: &str, had: Option<&Had>) -> Vec<Request> {
         let report = |had| Request { name: name.into(), had, report: true, ..Request::default() };
         let reports: Vec<_> =
@@ -81,10 +82,10 @@ impl Request {
     }
 }
 
-/// Takes numbers, and reports numbers. `registry_id` is the registry that must answer, or `None` if any registry may
-/// answer. `requests` are serialized as elements of the request, at most
-/// [`MOST_REQUESTS`](crate::segment_answer::MOST_REQUESTS), and `tokens` is evidence for the registry, at most twice as
-/// many.
+/// Returns the call that takes numbers and reports high-water marks. `registry_id` is the registry that must answer, or
+/// `None` if any registry may answer. The call may contain at most
+/// [`MOST_REQUESTS`](crate::segment_answer::MOST_REQUESTS) requests, and at most twice as many tokens, which are
+/// evidence for the registry.
 pub fn take(
     function: &str,
     protocol: Protocol,
@@ -111,8 +112,8 @@ mod tests {
         take(TAKE, protocol, None, "node", &[json!({"name": "orders"})], &[]).request
     }
 
-    /// The last registry knew a newer protocol, and this one does not. The same request is sent once more, and not a third
-    /// time.
+    /// The last registry knew a newer protocol, but the current registry does not. The same request is sent a second
+    /// time, but not a third time.
     #[test]
     fn the_registry_becomes_older() {
         let mut protocol = Protocol(2);
@@ -128,12 +129,12 @@ mod tests {
         let mut protocol = Protocol(0);
         assert!(protocol.note(true, Some(1..=9)));
         assert_eq!(protocol, Protocol(1));
-        // It no longer knows any protocol of this version.
+        // The registry no longer knows any protocol of this version.
         assert!(!protocol.note(true, Some(8..=9)));
         assert_eq!(protocol, Protocol::default());
     }
 
-    /// An answer that is no refusal changes only the next request.
+    /// An answer that is not a refusal changes only the next request.
     #[test]
     fn the_next_request() {
         let mut protocol = Protocol(0);

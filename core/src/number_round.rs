@@ -1,13 +1,16 @@
 //! [`NumberRound`]: the conversation of a holder with the registry about numbers of segments, without I/O.
 //!
-//! A holder is a server or a program. As in a [`LeaseRound`](crate::lease_round::LeaseRound), its driver carries out one
-//! [`Effect`] at a time, and returns one [`Event`] for each effect. The order of the effects prevents repeated numbers:
+//! A holder is a server or a program. The driver of the holder carries out one [`Effect`] at a time, and returns one
+//! [`Event`] for each effect, as in a [`LeaseRound`](crate::lease_round::LeaseRound). The order of the effects prevents
+//! repeated numbers:
 //!
 //! * A holder reports its numbers to a registry before it requests numbers, because another registry may have granted
-//!   them. It reports again after a start of the registry's server, because the registry may have lost commits.
-//! * A granted range is proved before it is kept, by a token from a second call: a registry signs only what is committed,
-//!   and only the token can prove the grant if the registry loses the commit. If the registry's server was restarted
-//!   between the calls, the registry may have lost the grant, and granted the same numbers to another holder.
+//!   its numbers. The holder reports again after each start of the registry's server, because the registry may have
+//!   lost commits.
+//! * Before a granted range is kept, the holder requests a token for the range in a second call. The token proves the
+//!   grant, even if the registry later loses the commit. The second call is necessary because a registry signs only
+//!   grants that are committed. If the registry's server was restarted between the calls, the range is rejected. The
+//!   registry may have lost the grant, and granted the same numbers to another holder.
 //! * A range is above all numbers that the holder was granted.
 //! * The end of a range is kept before the range is published. All ranges of an answer are kept together.
 //!
@@ -28,28 +31,28 @@ use crate::segment_answer::{About, Answer, REPORT_EVERY, SegmentState, has_begun
 use crate::segment_records::{Change, SegmentRecords, Update};
 use crate::signed::{NOT_DURABLE, proves};
 
-/// The maximum number of names in a report that follows the first one.
+/// The maximum number of names in a later report. The first report contains all names.
 const MOST_REPORTED: usize = 1024;
-/// The maximum pause before a report that follows a start of the registry's server, if the last one has failed. The
+/// The maximum pause between reports after a restart of the registry's server, until a report has succeeded. The
 /// registry waits only a short time for these reports.
 const PAUSE_OF_URGENT_REPORTS: Duration = Duration::from_secs(1);
 
-/// How often the token of a granted range is requested once more. The registry waits up to half a second each time before it
-/// answers that the grant is not durable yet.
+/// The number of times that a missing token of a granted range is requested again. Each time, the registry waits for up
+/// to half a second before it answers that the grant is not durable yet.
 const MORE_TRIES_TO_PROVE: u32 = 3;
 
-/// Who takes numbers, and from which registry.
+/// The kind of holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A program. It takes numbers from one registry only.
     Program,
-    /// A server. Its numbers continue if it gets another registry.
+    /// A server. It may later take numbers from another registry.
     Server,
-    /// A server with the registry in its own database, whose WAL contains the grants. It needs no tokens.
+    /// A server with the registry in its own database. The server needs no tokens, because its WAL contains the grants.
     ServerOfRegistry,
 }
 
-/// A call of the registry. [`NumberRound::call`] returns its statement.
+/// A call of the registry. [`NumberRound::call`] returns the statement.
 #[derive(Clone, Debug)]
 pub struct Take {
     /// The registry that must answer, or `None` if any registry may answer.
@@ -59,31 +62,33 @@ pub struct Take {
 }
 
 impl Take {
-    /// Returns the number of rows in the answer: one for each request, or a single row with the ID of the registry if there
-    /// are no requests. Further rows are not read.
+    /// Returns the number of rows in the answer: one for each request, or a single row with the ID of the registry if
+    /// there are no requests. Further rows are not read.
     pub fn most_rows(&self) -> usize {
         self.requests.len().max(1)
     }
 }
 
-/// What the driver has to do.
+/// An action that the driver must carry out.
 #[derive(Debug)]
 pub enum Effect {
-    /// Call the registry: [`Event::Answered`] or [`Event::Failed`].
+    /// Call the registry. Return [`Event::Answered`] or [`Event::Failed`].
     Send(Take),
-    /// Make these changes durable together, and apply them to the records: [`Event::Kept`] or [`Event::NotKept`].
+    /// Make these changes durable together, and apply them to the records. Return [`Event::Kept`] or
+    /// [`Event::NotKept`].
     Keep(Vec<Change>),
-    /// Make the ranges available, and show the answers: [`Event::Published`].
+    /// Make the ranges available, and show the answers. Return [`Event::Published`].
     Publish(Vec<Given>),
-    /// Nothing until the next round.
+    /// The round has ended with this result. Do nothing until the next round.
     Rest(Result<(), Refusal>),
 }
 
-/// What the driver has done.
+/// The outcome of an action of the driver.
 #[derive(Debug)]
 pub enum Event {
-    /// The registry has answered. The driver must already have entered all periods that have begun: a granted range of
-    /// such a period is above the range that was held back for it.
+    /// The registry has answered. Before this event, the driver must enter all periods that have begun. Otherwise, a
+    /// new range of such a period would be used first, and the lower range that was held back for the period would be
+    /// lost.
     Answered(Answer),
     /// There is no answer, and the driver knows why. The call may have been executed, or may still be executed.
     Failed {
@@ -92,7 +97,7 @@ pub enum Event {
     },
     /// The changes are durable, and the records contain them.
     Kept,
-    /// The changes may be durable or not, and the driver knows why. The records do not contain them.
+    /// The changes may or may not be durable, and the driver knows why. The records do not contain them.
     NotKept,
     /// The ranges are available.
     Published,
@@ -105,9 +110,10 @@ pub struct Given {
     pub at: usize,
     /// The answer. A range in it is proved, kept, and above all numbers of the holder.
     pub about: About,
-    /// The range must not be used before its period starts.
+    /// Whether the range must be held back until its period starts.
     pub is_held: bool,
-    /// The first number of a range that was refused, and the highest number that the holder was granted before.
+    /// If the range was refused because it is not above all earlier numbers of the holder: the first number of the
+    /// range, and the highest earlier number.
     pub not_above: Option<(i64, i64)>,
 }
 
@@ -118,11 +124,11 @@ pub enum Refusal {
     Failed,
     /// The registry has refused the protocol, with its details.
     Mismatch(Mismatch, Option<String>),
-    /// The answers are of no use.
+    /// The answers cannot be used, for this reason.
     Failure(&'static str),
 }
 
-/// What follows the meeting.
+/// The purpose of a round, which follows the meeting.
 #[derive(Debug)]
 enum Purpose {
     Meet,
@@ -137,7 +143,7 @@ struct Meeting {
     left: Portions<Request>,
     /// The registry that has answered, and the start of its server.
     heard: Option<(Option<Uuid>, Option<i64>)>,
-    /// A portion that failed because of a value.
+    /// A portion that failed because of one of its values.
     failed: Option<Vec<Request>>,
 }
 
@@ -171,7 +177,7 @@ enum Step {
 pub struct NumberRound {
     holder: Holder,
     protocol: Protocol,
-    /// A call that may be sent once more.
+    /// The last call, which is sent again if the registry refuses its protocol.
     sent: Option<Take>,
     /// The registry to which all high-water marks were reported since the last start of its server.
     told: Option<Uuid>,
@@ -202,19 +208,19 @@ impl NumberRound {
         }
     }
 
-    /// Reports to the registry if it has not heard of all numbers yet.
+    /// Reports all numbers of the holder to the registry, unless they have already been reported.
     pub fn meet(&mut self, records: &SegmentRecords) -> Effect {
         self.begin(records, Purpose::Meet)
     }
 
-    /// Takes ranges of numbers. The driver may call this function and the others that begin a round at any time: an effect
-    /// in progress is cut off, and its event is not taken. Numbers of an answer that is lost are lost.
+    /// Takes ranges of numbers. The driver may begin a round at any time. It must then drop the event of the effect in
+    /// progress. If this event is an answer, its numbers are lost.
     pub fn take(&mut self, records: &SegmentRecords, wishes: Vec<Request>) -> Effect {
         self.begin(records, Purpose::Take { wishes, is_again: false })
     }
 
-    /// Reports the high-water marks, and requests tokens. If there are many names, each report contains some of them in
-    /// turn.
+    /// Reports the high-water marks, and requests tokens. If there are many names, each report contains the next part
+    /// of the names.
     pub fn report(&mut self, records: &SegmentRecords) -> Effect {
         self.begin(records, Purpose::Report)
     }
@@ -234,7 +240,7 @@ impl NumberRound {
         self.is_report_urgent
     }
 
-    /// Returns the pause before the next report. Drivers vary it at random.
+    /// Returns the pause before the next report. Drivers vary the pause at random.
     pub fn pause_of_reports(&self) -> Duration {
         match self.is_report_urgent {
             true => self.report_every.min(PAUSE_OF_URGENT_REPORTS),
@@ -248,7 +254,8 @@ impl NumberRound {
         Origin { registry_id: records.registry_id, server_started_us: self.started_us.filter(|_| is_told) }
     }
 
-    /// Returns the statement of a call, with the tokens of its registry, or of the registry that answered last.
+    /// Returns the statement of a call. The tokens in the statement are those of the registry that must answer. If any
+    /// registry may answer, the tokens are those of the registry that answered last.
     pub fn call(&self, records: &SegmentRecords, sent: &Take, node_name: &str) -> Call {
         let tokens = self.tokens(records, sent);
         let function = if self.is_local() { TAKE_LOCAL } else { TAKE };
@@ -262,7 +269,8 @@ impl NumberRound {
         names.into_iter().flat_map(|name| records.signed.tokens(registry_id, name)).collect()
     }
 
-    /// Takes the event of the effect in progress, and returns the next effect. `now_us` is the registry's clock.
+    /// Processes the event of the effect in progress, and returns the next effect. `now_us` is the time of the
+    /// registry's clock.
     pub fn step(&mut self, records: &SegmentRecords, event: Event, now_us: i64) -> Effect {
         if let Event::Answered(answer) = &event {
             let is_refused = answer.mismatch.is_some();
@@ -282,14 +290,15 @@ impl NumberRound {
                 self.halve(records, meeting, sent)
             }
             (Step::Asking { sent_to }, Event::Answered(answer)) => {
-                // A registry without an ID may have heard the reports, but not the one that has answered.
+                // If the registry that heard the reports had no ID, the registry that has now answered may be another
+                // registry.
                 let is_told =
                     sent_to.is_some() || answer.registry_id.is_none() || records.segments.is_empty();
                 if !self.is_of(&answer, sent_to) || !is_told {
                     return self.met_another(records);
                 }
                 if records.segments.is_empty() {
-                    // There was nothing to tell.
+                    // There were no numbers to report.
                     self.told = answer.registry_id;
                 }
                 let granted = answer.about.iter().filter(|(_, about)| about.granted.is_some());
@@ -321,7 +330,8 @@ impl NumberRound {
                 reports.note(answer);
                 self.report_next(records, registry_id, reports, to)
             }
-            // A name that the registry's database cannot represent must not keep the others from their tokens.
+            // A name that the registry's database cannot represent must not prevent the other names from getting
+            // tokens.
             (Step::Reporting(registry_id, mut reports, to), Event::Failed { is_of_data: true }) => {
                 let sent = std::mem::take(&mut reports.sent);
                 reports.left.halve(sent);
@@ -357,16 +367,17 @@ impl NumberRound {
         }
         let told = meeting.heard.and_then(|(registry_id, _)| registry_id);
         if told.is_some() && told != records.registry_id && registry_id.is_none() {
-            // The holder may have used this registry before. The ID of the registry is known now, so its tokens are sent.
+            // The holder may have used this registry before. Now that its ID is known, the reports are repeated with
+            // its tokens.
             return self.meet_registry(records, told);
         }
         self.told = told;
-        // The registry has heard all marks since its start, with the tokens.
+        // If the registry has an ID, all marks have been reported with their tokens, so no report is urgent.
         self.is_report_urgent &= told.is_none();
         self.go_on(records)
     }
 
-    /// All answers must come from the same start of the same registry.
+    /// All answers must come from the same registry, and its server must not have been restarted in between.
     fn heard(&mut self, records: &SegmentRecords, mut meeting: Meeting, answer: &Answer) -> Effect {
         let teller = (answer.registry_id, answer.server_started_us);
         let former = meeting.heard.replace(teller);
@@ -386,13 +397,13 @@ impl NumberRound {
     }
 
     /// Skips a name that the registry's database cannot represent, because the registry cannot have a segment with this
-    /// name. After any other error, the registry may have one.
+    /// name. After any other error, such a segment may exist.
     fn halve(&mut self, records: &SegmentRecords, mut meeting: Meeting, sent: Vec<Request>) -> Effect {
         if meeting.heard.is_some() {
             meeting.left.halve(sent);
             return self.meet_next(records, meeting);
         }
-        // If a statement without names fails as well, no name is the cause.
+        // Send a statement without names. If it fails as well, no name is the cause.
         meeting.failed = Some(sent);
         let take = Take { registry_id: meeting.registry_id, requests: vec![] };
         self.to(Step::Meeting(meeting, vec![]), Effect::Send(take))
@@ -406,7 +417,7 @@ impl NumberRound {
                 let take = Take { registry_id: sent_to, requests: wishes.clone() };
                 self.to(Step::Asking { sent_to }, Effect::Send(take))
             }
-            // The registry counts the time of a wait only in calls.
+            // This call reports nothing, but the registry counts the time of its waits from call to call.
             Purpose::Report if self.is_local() => {
                 let nothing =
                     Reports { left: Portions::of(vec![]), signed: vec![], sent: vec![], more_tries: 0 };
@@ -426,7 +437,8 @@ impl NumberRound {
         }
     }
 
-    /// Requests the next tokens for the ranges of an answer. A holder keeps what was granted after all of them.
+    /// Requests the next tokens for the ranges of an answer. After the last request, the holder keeps the ranges that
+    /// are proved.
     fn prove(
         &mut self,
         records: &SegmentRecords,
@@ -502,7 +514,7 @@ impl NumberRound {
         }
     }
 
-    /// If an answer has shown that the registry's server was restarted, all names are reported once more.
+    /// Ends a report. If an answer has shown that the registry's server was restarted, all names are reported again.
     fn reported(&mut self, records: &SegmentRecords, to: Option<String>) -> Effect {
         self.reported_to = to;
         match self.told {
@@ -511,7 +523,7 @@ impl NumberRound {
         }
     }
 
-    /// Another registry has answered. A server reports its numbers to that one, and asks once more.
+    /// Another registry has answered. A server reports its numbers to that registry, and repeats the request once.
     fn met_another(&mut self, records: &SegmentRecords) -> Effect {
         self.told = None;
         match std::mem::replace(&mut self.purpose, Purpose::Meet) {

@@ -15,7 +15,7 @@ pub const PROTOCOLS: RangeInclusive<u32> = 1..=1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Protocol(pub(crate) u32);
 
-/// The lowest protocol of this version, before any answer.
+/// The default is the lowest protocol of this version, which is used before any answer.
 impl Default for Protocol {
     fn default() -> Protocol {
         Protocol(*PROTOCOLS.start())
@@ -23,10 +23,10 @@ impl Default for Protocol {
 }
 
 impl Protocol {
-    /// Notes the protocols of the registry that an answer contains. The next request has the highest protocol that both
-    /// this version and the registry know, or the lowest one of this version if there is none. Returns whether the request
-    /// has to be sent once more, because the registry has refused its protocol and knows another one. The answer to the
-    /// second request is final.
+    /// Notes the protocols that the registry has stated in an answer. The next request has the highest protocol that
+    /// both this version and the registry know. If there is no such protocol, the next request has the lowest protocol
+    /// of this version. Returns true if the request must be sent again with this protocol, because the registry has
+    /// refused a different protocol. The answer to the second request is final.
     pub fn note(&mut self, is_refused: bool, registry: Option<RangeInclusive<u32>>) -> bool {
         let highest = registry.and_then(|registry| {
             let highest = *registry.end().min(PROTOCOLS.end());
@@ -73,7 +73,7 @@ impl Mismatch {
         }
     }
 
-    /// Returns the reason for a message, with the remedy and what the registry has added.
+    /// Returns the reason as part of a message, with the remedy and the details that the registry has sent.
     pub fn explain(self, caller: Caller, detail: Option<&str>) -> String {
         let why = match (self, caller) {
             (Mismatch::RegistryTooOld, Caller::Server) => {
@@ -93,12 +93,12 @@ impl Mismatch {
     }
 }
 
-/// Returns whether a warning of the registry's server may mean that its commit can be lost. The argument is the name of
-/// the function of PostgreSQL that has raised the warning, [field `R`] of the message.
+/// Returns whether a warning of the registry's server may mean that the commit of a call can be lost. The argument is
+/// the name of the function of PostgreSQL that has raised the warning, [field `R`] of the message.
 ///
 /// PostgreSQL warns of such a commit if the wait for a standby was interrupted. It also warns that databases must be
-/// vacuumed soon, whenever it assigns the ID of a transaction or of a multixact. A registry in this state must not end
-/// the leases of its fleet. Any other warning is taken to be about the commit.
+/// vacuumed soon, each time it assigns a transaction ID or a multixact ID. These warnings say nothing about the commit,
+/// and must not end the leases of the fleet. Any other warning is taken to be about the commit.
 ///
 /// ```
 /// use snowflake_id_core::protocol::may_be_about_commit;

@@ -12,7 +12,7 @@ impl Layout {
     /// the largest ID of the layout plus one.
     ///
     /// The exception is a layout that uses all 63 bits, because its largest ID is `i64::MAX`. For a time
-    /// after the start of the last tick, the result is `i64::MAX`, and the equivalences do not hold for this
+    /// after the start of the last tick, the result is `i64::MAX`, and the equivalences are not true for this
     /// ID.
     #[inline]
     pub fn min_id(&self, unix_us: i64) -> i64 {

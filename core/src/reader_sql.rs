@@ -5,8 +5,8 @@
 //! immutable expression, and no function is STRICT. The planner can therefore inline the functions, and
 //! conditions on time can use an index on the ID.
 //!
-//! As in the extension, an ID that is negative or too large for the layout raises an error. The script
-//! multiplies such an ID by the smallest `bigint`, which fails with "bigint out of range" (22003).
+//! As in the extension, an ID that is negative or too large for the layout raises an error. The functions
+//! multiply such an ID by the smallest `bigint`, which fails with "bigint out of range" (22003).
 
 use crate::field::Field;
 use crate::layout::Layout;
@@ -161,8 +161,8 @@ impl Layout {
     }
 
     /// Returns the tick from which the script counts microseconds. The result is tick 0 if the number of
-    /// microseconds from the epoch to the end of the layout fits in a `bigint`. Otherwise, the epoch is
-    /// before 1970, and the result is the first tick that starts in 1970 or later.
+    /// microseconds from the epoch to the end of the layout fits in a `bigint`. Otherwise, the result is the
+    /// first tick that starts in 1970 or later. (In this case, the epoch is before 1970.)
     fn base_tick(&self) -> u64 {
         match i64::try_from(u128::from(self.ticks()) * u128::from(self.unit_us())) {
             Ok(_) => 0,
@@ -215,7 +215,7 @@ impl Layout {
     }
 
     /// Returns an SQL expression for the tick of a time within the layout. `added_us` microseconds are added
-    /// to the time. Seconds are `numeric`, and `div` is exact.
+    /// to the time. The calculation is exact, because `EXTRACT` returns a `numeric` and `div` takes one.
     fn tick_sql(&self, instant: &str, added_us: u64) -> String {
         let us = binary(&format!("EXTRACT(EPOCH FROM {})", utc(instant)), "*", &US_PER_SECOND.to_string());
         let offset = i128::from(added_us) - i128::from(self.epoch_us());

@@ -1,7 +1,8 @@
 //! [`Reply`]: one row of a registry's answer.
 //!
-//! The columns are read by name, so that a newer registry can add columns, and an older one can lack them. An answer
-//! may come from a server that is not a registry, so its size is limited, and the other modules check every value.
+//! The columns are read by name. A newer registry can therefore add columns, and an older registry can lack some of
+//! them. An answer may come from a server that is not a registry, so its size is limited, and the other modules check
+//! every value.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -10,7 +11,7 @@ use serde_json::{Map, Value};
 
 /// The maximum length of a row, in bytes. Names, details and tokens are much shorter.
 const LONGEST_ROW: usize = 8192;
-/// The reason why a row that is not the answer of a registry is refused.
+/// The reason for refusing a row that is not an answer of a registry.
 pub const NOT_VALID: &str = "the registry's reply is not valid: the registry may have a newer version";
 
 /// The columns of a row that are not NULL, in text form.
@@ -18,8 +19,8 @@ pub const NOT_VALID: &str = "the registry's reply is not valid: the registry may
 pub struct Reply(BTreeMap<String, String>);
 
 impl Reply {
-    /// Reads a row that PostgreSQL's function `to_json` has converted. Columns that are neither text, number nor
-    /// boolean are ignored.
+    /// Reads a row that PostgreSQL's function `to_json` has converted. Columns whose JSON values are not strings,
+    /// numbers or booleans are ignored.
     ///
     /// # Errors
     /// Returns [`NOT_VALID`] if the row is longer than 8192 bytes, or not a JSON object.
@@ -68,8 +69,8 @@ impl Reply {
         Some(number("lowest_protocol")?..=number("highest_protocol")?)
     }
 
-    /// Returns a token of at most `longest` bytes. Tokens consist of visible characters of ASCII. Any other text is not
-    /// a token, and would have to be escaped wherever it is stored.
+    /// Returns the token of the row, or `None` if the token has more than `longest` bytes or contains characters other
+    /// than visible ASCII characters. Such characters would have to be escaped wherever the token is stored.
     pub fn token(&self, longest: usize) -> Option<String> {
         let token = self.text("token")?;
         let is_one = token.len() <= longest && token.bytes().all(|byte| byte.is_ascii_graphic());

@@ -7,9 +7,9 @@ use crate::lease::Lease;
 use crate::track::Horizon;
 use crate::used::{History, Scope, Use, Uses};
 
-/// The maximum time by which the high-water mark of an identity may exceed the latest time of IDs: 10
-/// seconds, in microseconds. An identity with a higher mark is refused. Accepting such an identity would
-/// raise every slot to its high-water mark. The next identity would then have to wait for that time as well.
+/// The maximum time by which the high-water mark of an identity may exceed the latest time that an ID can
+/// have at present: 10 seconds, in microseconds. An identity with a higher mark is refused. Otherwise, every
+/// slot would be raised to the mark, and the next identity would also have to wait for that time.
 pub const MOST_AHEAD_US: i64 = 10_000_000;
 
 /// The reason why a reset is refused for an identity.
@@ -47,8 +47,8 @@ pub fn check_reset(
     }
 }
 
-/// Returns whether the list of used identities may be incomplete. An unknown history that ends within 10
-/// seconds is ignored, because the new identity can start after the end of the history.
+/// Returns whether the list of used identities may be incomplete. An unknown history is ignored if it ends at
+/// most 10 seconds after `now_us`, because the new identity can start after the end of the history.
 pub(crate) fn is_history_unknown(uses: &Uses, history: &History, is_elsewhere: bool, now_us: i64) -> bool {
     let soon_us = now_us.saturating_add(MOST_AHEAD_US);
     is_history_lost(uses, history, is_elsewhere) || uses.recorded(None, Scope::ZERO) > Some(soon_us)

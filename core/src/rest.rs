@@ -1,7 +1,7 @@
-//! [`Rest`]: the numbers that are left when a server is stopped, so that they are used after the next start.
+//! [`Rest`]: the numbers that are left when a server is stopped, and that the server uses after the next start.
 //!
-//! The server stores the numbers in a file, with a ticket. The server, not this crate, ensures that a ticket is used only
-//! once.
+//! The server stores the numbers in a file, with a ticket. The server, not this crate, ensures that a ticket is used
+//! only once.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::segment_answer::{Granted, Period};
 /// The numbers that were left at a clean stop.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Rest {
-    /// A random name of the rest.
+    /// The random ID of these numbers.
     pub ticket: Uuid,
     /// The registry that granted the numbers.
     pub origin: Origin,
-    /// The registry's clock.
+    /// The offset of the registry's clock.
     #[serde(rename = "clock_offset_us")]
     pub registry_clock: ClockOffset,
     segments: BTreeMap<String, Vec<Left>>,
@@ -30,15 +30,16 @@ pub struct Rest {
 pub struct Origin {
     /// The ID of the registry, if known.
     pub registry_id: Option<Uuid>,
-    /// The time at which the registry's server was started, in microseconds of Unix time. If the server was started
-    /// again, the registry may have lost grants unnoticed. `None` if this server has not reported all its numbers to
-    /// the registry since then.
+    /// The time at which the registry's server was started, in microseconds of Unix time. If that server was restarted,
+    /// the registry may have lost grants without detecting the loss. `None` if this server has not reported all its
+    /// numbers to the registry since then.
     pub server_started_us: Option<i64>,
 }
 
 impl Origin {
-    /// Returns whether the registry cannot have lost the grants of a former origin unnoticed. The WAL of a registry in
-    /// this database contains its grants.
+    /// Returns whether the former origin is the same registry, and the registry certainly still has the grants. A
+    /// registry cannot lose grants while its server is running. If the registry is in this database, the WAL of this
+    /// server contains the grants.
     pub fn is_same(self, former: Origin, is_local: bool) -> bool {
         let is_running =
             self.server_started_us.is_some() && self.server_started_us == former.server_started_us;
@@ -75,7 +76,7 @@ impl Rest {
         Rest { ticket, origin, registry_clock, segments: BTreeMap::new() }
     }
 
-    /// Returns the same numbers with another ticket, which has not been used.
+    /// Returns the same numbers with another ticket, which must be unused.
     pub fn with_ticket(self, ticket: Uuid) -> Rest {
         Rest { ticket, ..self }
     }
@@ -100,14 +101,14 @@ impl Rest {
         self.segments.is_empty()
     }
 
-    /// Adds the segments of another rest that this rest does not contain.
+    /// Adds the segments that only the other rest contains.
     pub fn add_others(&mut self, other: Rest) {
         for (name, ranges) in other.segments {
             self.segments.entry(name).or_insert(ranges);
         }
     }
 
-    /// Returns the ranges of a segment in ascending order. Only the first call for a name returns them.
+    /// Removes a segment, and returns its ranges in ascending order.
     pub fn take(&mut self, name: &str) -> Vec<Granted> {
         let ranges = self.segments.remove(name).unwrap_or_default();
         ranges.into_iter().filter_map(Left::granted).collect()

@@ -1,8 +1,8 @@
-//! Which samples of the watermarks are kept.
+//! The choice of the watermark samples that are kept.
 //!
 //! A sample consists of the watermarks and a snapshot. It answers only statements whose snapshots are at least as new
-//! ([`Snapshot::is_covered_by`](crate::watermark::Snapshot::is_covered_by)). A statement began some time before it asks for
-//! the watermark, and a sample that is only a little older than the statement gives the highest watermark. If only the
+//! ([`Snapshot::is_covered_by`](crate::watermark::Snapshot::is_covered_by)). A statement asks for the watermark some
+//! time after it has begun. The newest sample that is older than the statement gives the highest watermark. If only the
 //! newest samples were kept, many readers would replace them before slow statements could use them. The samples
 //! therefore have ages of about 1 ms, 3 ms, 10 ms, and so on, up to a minute.
 
@@ -17,8 +17,8 @@ pub const MIN_SPACING_US: i64 = 1_000;
 /// The age at which a sample may be dropped without regard to the others, in microseconds.
 const OLD_US: i64 = 60_000_000;
 
-/// Returns the index of the sample that a new sample replaces, or `None` if the newest sample is too young to add
-/// another one. `times` are the times of the samples in any order, with 0 for each unused place.
+/// Returns the index of the sample that a new sample replaces, or `None` if the newest sample is younger than
+/// [`MIN_SPACING_US`]. `times` are the times of the samples in any order, with 0 for each unused place.
 pub fn to_replace(times: &[SinceBoot; SAMPLES], now: SinceBoot) -> Option<usize> {
     const UNUSED: SinceBoot = SinceBoot::from_us(0);
     let newest = times.iter().copied().max().unwrap_or_default();
@@ -34,8 +34,8 @@ pub fn to_replace(times: &[SinceBoot; SAMPLES], now: SinceBoot) -> Option<usize>
     if oldest_us > OLD_US {
         return Some(oldest);
     }
-    // Without a sample, statements of its age must use the next older one. Drop the sample whose absence changes the age
-    // of the answer by the smallest factor.
+    // After a sample is dropped, statements of its age must use the next older sample. Drop the sample for which the
+    // age of the next older sample divided by the age of the next younger sample is smallest.
     let factor = |place: usize| {
         let younger_us = if place == 0 { MIN_SPACING_US } else { by_age[place - 1].0.max(MIN_SPACING_US) };
         by_age[place + 1].0 as f64 / younger_us as f64

@@ -165,7 +165,7 @@ struct Apart(AtomicU64);
 /// The ranges of one segment, shared by all processes of a server.
 ///
 /// Every call writes the word, but the ranges rarely change. The word and the ranges are on different cache
-/// lines. Therefore the ranges stay in a processor's cache when its exchange of the word fails.
+/// lines. Therefore the ranges stay in a processor's cache when another processor changes the word.
 #[derive(Debug)]
 pub struct Segment {
     /// `generation << 40 | offset`. All processes write the word by a compare-and-exchange.
@@ -173,9 +173,11 @@ pub struct Segment {
     /// The generation of the newest range. Only the writer of the segment changes the generation. Accesses
     /// use Release and Acquire, so a process that sees a generation also sees its range.
     newest: AtomicU64,
-    /// The count of numbers that were skipped or drained. Relaxed, because the count is used only for statistics.
+    /// The count of numbers that were skipped or drained. Accesses are Relaxed, because the count is used
+    /// only for statistics.
     unused: AtomicU64,
-    /// The count of assignments of this place to a name. Relaxed, for the reason given at the top of this module.
+    /// The count of assignments of this place to a name. Accesses are Relaxed, for the reason given at the
+    /// top of this module.
     tenure: AtomicU64,
     /// The stored ranges. Only the writer of the segment changes the ranges. Accesses are Relaxed, for the
     /// reasons given at `newest` and at the top of this module.
@@ -265,7 +267,7 @@ impl Segment {
     pub fn begin_tenure(&self) {
         self.tenure.fetch_add(1, Ordering::Relaxed);
         self.drain();
-        // The last range of the former name is exhausted. Its end must not affect the new name.
+        // The last range of the former name is exhausted. Its end time must not affect the new name.
         let newest = self.newest.load(Ordering::Relaxed);
         self.range_words(newest).ends_us.store(NEVER_ENDS, Ordering::Relaxed);
     }
@@ -317,9 +319,9 @@ impl Segment {
         }
     }
 
-    /// Adds a range. Its numbers must be higher than those of all earlier ranges of this tenure. Only the segment's single
-    /// writer may call this function. The next range will be requested when `wanted_at` numbers of this range
-    /// have been taken.
+    /// Adds a range. Its numbers must be higher than those of all earlier ranges of this tenure. Only the
+    /// segment's single writer may call this function. The next range will be requested when `wanted_at`
+    /// numbers of this range have been taken.
     ///
     /// # Errors
     /// Returns [`Full`] if the segment has no room. In this case, the range has not been added.

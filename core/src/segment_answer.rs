@@ -1,4 +1,4 @@
-//! What servers and programs share of the requests for numbers, and [`Answer`]: the registry's answers.
+//! The parts of number requests that servers and programs share, and [`Answer`], the registry's answer.
 //!
 //! An answer may come from a server that is not a registry, so every value is checked.
 
@@ -14,8 +14,8 @@ use crate::segment::{NEVER_ENDS, Range};
 
 /// The maximum number of requests in a call. The registry has the same limit.
 pub const MOST_REQUESTS: usize = 64;
-/// A clock of the registry farther than this from 1970 is not valid, in microseconds. Differences of clocks then never
-/// overflow.
+/// The maximum distance between 1970 and a valid clock of the registry, in microseconds. With this limit, differences
+/// between clocks never overflow.
 const FARTHEST_CLOCK_US: u64 = 1 << 61;
 /// The interval between reports before the registry has specified an interval.
 pub const REPORT_EVERY: Duration = Duration::from_secs(60);
@@ -107,19 +107,19 @@ pub enum SegmentState {
     Asked,
     /// The registry grants numbers.
     Open,
-    /// The registry has no segment with this name. The registry and this server have no record of an earlier segment
-    /// with this name.
+    /// The registry has no segment with this name. Neither the registry nor this server has a record of an earlier
+    /// segment with this name.
     Unknown,
     /// The segment was dropped.
     Dropped,
-    /// The registry has granted numbers of this segment to this server, but no longer has the segment: commits were
-    /// lost.
+    /// The registry has granted numbers of this segment to this server, but no longer has the segment, because commits
+    /// were lost.
     Lost,
     /// The registry may have lost commits.
     Closed,
     /// All numbers were granted.
     Exhausted,
-    /// Other transactions held the row for too long.
+    /// Other transactions held a lock on the segment for too long.
     Busy,
     /// The registry is still in an earlier period than this server.
     Ahead,
@@ -158,14 +158,14 @@ pub struct Answer {
     /// The interval at which the registry requires reports of the high-water marks, in microseconds.
     pub report_every_us: Option<i64>,
     /// The time at which the registry's server was started, in microseconds of Unix time. A registry can lose data
-    /// unnoticed only while its server is stopped.
+    /// without detecting the loss only while its server is stopped.
     pub server_started_us: Option<i64>,
     /// True if the answer comes from a different registry. In this case, the answer contains no other data.
     pub is_foreign: bool,
-    /// The reason why the registry has refused the protocol of the requests. In this case, the answer contains no
-    /// other data that counts than the detail.
+    /// The reason why the registry has refused the protocol of the requests. In this case, only the protocols and the
+    /// detail of the answer are used.
     pub mismatch: Option<Mismatch>,
-    /// The lowest and the highest protocol of the registry, or `None` if the registry does not say them.
+    /// The lowest and the highest protocol of the registry, or `None` if the registry does not state them.
     pub protocols: Option<RangeInclusive<u32>>,
     /// Details of the first row, for administrators.
     pub detail: Option<String>,
@@ -194,7 +194,7 @@ impl Answer {
     /// Parses the rows of an answer.
     ///
     /// # Errors
-    /// Returns a text for the log if the rows are not a valid answer.
+    /// Returns a message for the log if the rows are not a valid answer.
     pub fn read(rows: &[Reply]) -> Result<Answer, String> {
         let first = rows.first().ok_or(NOT_VALID)?;
         let clock_us = first.number("registry_clock");

@@ -1,4 +1,5 @@
-//! [`SegmentRecords`]: what a server or program records about the numbers of segments, and the changes that lead to it.
+//! [`SegmentRecords`]: the records of a server or program about the numbers of segments, and the changes to these
+//! records.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -49,7 +50,7 @@ pub enum Change {
 }
 
 impl SegmentRecords {
-    /// Applies a change. The numbers that are left are not part of the records.
+    /// Applies a change. [`Change::Rest`] has no effect, because the numbers that are left are not part of the records.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Registry(registry_id) => self.registry_id = registry_id,
@@ -94,7 +95,7 @@ pub struct Update<'a> {
 }
 
 impl<'a> Update<'a> {
-    /// Begins an update with the answer of a registry, if its ID is known.
+    /// Begins an update with the answer of a registry. `registry_id` is the ID of the registry, if known.
     pub fn new(records: &'a SegmentRecords, registry_id: Option<Uuid>) -> Update<'a> {
         let registry_id = registry_id.or(records.registry_id);
         Update { records, registry_id, had: BTreeMap::new(), tokens: vec![] }

@@ -3,8 +3,8 @@
 //!
 //! A [`Mask`](crate::mask::Mask) returns numbers of up to 19 digits. A short mask returns numbers of the
 //! [`Domain`] that the caller chooses, such as the 10-digit numbers from 0 to 9,999,999,999. As with every
-//! mask, different numbers have different masked numbers, and the key is required to convert them back.
-//! Each key and each domain has another permutation.
+//! mask, different numbers have different masked numbers, and the key is required to convert them back. Each
+//! combination of key and domain has a different permutation.
 //!
 //! The permutation is FF1 of NIST SP 800-38G with AES-128, radix 10 or 2, and an empty tweak. The key of FF1
 //! is a subkey (see `subkey.rs`) with the label `snowflake_id FF1` and an empty context.
@@ -116,7 +116,7 @@ impl ShortMask {
     }
 
     /// Returns the number of a masked number. With any key, every number of the domain is the masked number
-    /// of another one, or of itself.
+    /// of some number of the domain.
     ///
     /// # Errors
     /// Returns [`DomainError::Number`] if the masked number is not in the domain.
@@ -127,10 +127,11 @@ impl ShortMask {
     }
 }
 
-/// A sequence of numerals, the most significant numeral first, as the number that they represent.
+/// A sequence of numerals, stored as the number that the numerals represent. The most significant numeral is
+/// first.
 ///
-/// FF1 splits a number in two halves, and calculates with them. A half has at most 32 bits, because a number
-/// has at most 63 bits. FF1 then derives 8 bytes from each half, and adds them to the other half.
+/// FF1 splits a number into two halves, and calculates with the halves. A half has at most 32 bits, because a
+/// number has at most 63 bits. FF1 then derives 8 bytes from each half, and adds them to the other half.
 struct Numerals {
     radix: u32,
     length: u32,

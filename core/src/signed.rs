@@ -7,14 +7,14 @@ use uuid::Uuid;
 
 use crate::segment_answer::Granted;
 
-/// The reason why a grant is not used yet: the registry has not signed it. A registry signs only what a crash or a failover
-/// cannot lose.
+/// The reason why a grant is not used yet: the registry has not signed it. A registry signs only grants that a crash or
+/// a failover cannot undo.
 pub const NOT_DURABLE: &str = "the grant is not durable yet";
-/// Number of registries whose tokens are kept. The tokens of the registries that signed most recently are kept.
+/// The number of registries whose tokens are kept. These are the registries that signed most recently.
 const MOST_REGISTRIES: usize = 8;
 
-/// The tokens of each registry, with the most recent signer first. A token proves nothing to another registry, and
-/// says nothing about the numbers that another registry granted.
+/// The tokens of each registry. The registry that signed most recently is first. A token proves nothing to another
+/// registry, and says nothing about the numbers that another registry granted.
 #[derive(Clone, Debug, Default)]
 pub struct Signed(Vec<OfRegistry>);
 
@@ -51,7 +51,7 @@ impl Signed {
         of_registry.and_then(|of| of.segments.get(name)).is_some_and(|tokens| tokens.last == token)
     }
 
-    /// Iterates over all tokens, in an order in which storing them leads to the same contents.
+    /// Iterates over all tokens. Storing the tokens in this order restores the same contents.
     pub fn all(&self) -> impl Iterator<Item = (Option<Uuid>, &str, &str)> {
         self.0.iter().rev().flat_map(|of| {
             of.segments.iter().flat_map(|(name, tokens)| {
@@ -81,9 +81,9 @@ impl Signed {
     }
 }
 
-/// Returns whether a token proves that this range was granted. A registry that has lost the grant meanwhile signs a
-/// token that states less. The registry grants no number of an earlier period, so a higher number of a later period
-/// proves the range as well, unless it was granted in advance.
+/// Returns whether a token proves that this range was granted. If the registry has since lost the grant, its token
+/// states less. A higher number of a later period also proves the range, because the registry does not return to an
+/// earlier period. However, a number that was granted in advance for the next period proves only ranges of that period.
 pub fn proves(token: &str, granted: &Granted) -> bool {
     let (Some((next, ahead)), Some(last)) = (shown(token), granted.range.last()) else { return false };
     let last = last as u128;
@@ -95,8 +95,8 @@ pub fn proves(token: &str, granted: &Granted) -> bool {
     last < next || is_of_next_period && last < ahead
 }
 
-/// Returns the position in a token, which is the next number of the segment in its period and in the next period.
-/// Returns `None` for an invalid token.
+/// Returns the position that a token states: the next number of the segment in its current period, and in the next
+/// period. Returns `None` for an invalid token.
 fn shown(token: &str) -> Option<(u128, u128)> {
     let (statement, _) = token.split_once('.')?;
     let mut parts = statement.split(':').skip(2);

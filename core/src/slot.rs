@@ -175,8 +175,8 @@ impl Slot {
         self.reserve_by::<true>(gate, generator, clock, advance)
     }
 
-    /// Reserves the values that `advance` returns for the counter, the clock and the horizon. `HAS_VALUE` must be true if
-    /// the clock sequence of the generator has a value other than 0.
+    /// Reserves the values that `advance` returns for the counter, the clock and the horizon. `HAS_VALUE`
+    /// must be true if the clock sequence of the generator has a value other than 0.
     #[inline(always)]
     fn reserve_by<const HAS_VALUE: bool>(
         &self,

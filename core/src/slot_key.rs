@@ -1,4 +1,4 @@
-//! [`SlotKey`]: which layouts share a slot, and the arithmetic between counters, ticks and instants.
+//! [`SlotKey`] determines which layouts share a slot, and converts between counters, ticks and instants.
 //!
 //! All instants are microseconds of Unix time.
 
@@ -111,8 +111,8 @@ impl SlotKey {
         self.counter_at(counter.div_ceil(1 << self.sequence_bits))
     }
 
-    /// Returns the word to which a fence raises a slot, at least. All later IDs start at `floor_us` or later. If the
-    /// identity changes (`is_another`), they start in another tick than the earlier ones.
+    /// Returns the lowest word to which a fence may raise a slot. The times of all later IDs are at or after
+    /// `floor_us`. If the identity changes (`is_another`), no later ID is in the same tick as an earlier ID.
     pub fn fenced(&self, word: u64, floor_us: i64, is_another: bool) -> u64 {
         let (value, counter) = self.parts(word);
         let next = if is_another { self.next_whole_tick(counter) } else { counter };
@@ -130,8 +130,8 @@ impl SlotKey {
         self.tick_us(counter.saturating_sub(1))
     }
 
-    /// Returns the high-water mark for a counter: the lowest horizon that covers all values before it. If
-    /// this instant is used as a floor, no ID is repeated.
+    /// Returns the high-water mark for a counter: the lowest horizon that covers all values before the
+    /// counter. If this instant is used as a floor, no ID is repeated.
     ///
     /// The result is the instant just after the *start* of the last tick. This horizon is sufficient, because
     /// a tick may be used if it starts before the horizon. The end of the tick would also be a correct

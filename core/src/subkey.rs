@@ -11,8 +11,8 @@ use zeroize::Zeroizing;
 
 use crate::mask::KEY_BYTES;
 
-/// Derives `COUNT` subkeys of a key, which are erased from memory when they are dropped. The subkeys differ
-/// for each label and each context.
+/// Derives `COUNT` subkeys from a key. The subkeys are erased from memory when they are dropped. The subkeys
+/// differ for each label and each context.
 pub fn subkeys<const COUNT: usize>(
     key: &[u8; KEY_BYTES],
     label: &[u8],

@@ -1,8 +1,8 @@
 //! [`Track`] is the state of one value of the clock sequence. Each value in use has its own track.
 //!
 //! Every server has track 0 for value 0, which is also the value of layouts without the field. After the
-//! clock is set back, a server can have a second track for the value in use since then. Both tracks follow
-//! the same rules:
+//! clock is set back, a server can have a second track for the value that it has used since then. Both tracks
+//! follow the same rules:
 //!
 //! * A **horizon** is durable before it is published. All ticks used in IDs start before the horizon. After a
 //!   start of the server, IDs continue at the horizon.
@@ -40,7 +40,7 @@ impl Horizon {
         Horizon { value, until_us: until_us.clamp(0, last_us) }
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> u8 {
         self.value
     }

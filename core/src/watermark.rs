@@ -1,8 +1,8 @@
 //! The watermark of a layout: the counter below which no transaction in progress has taken an ID.
 //!
-//! [`low_water`] computes the watermarks of all slots together with a [`Snapshot`]. A row whose ID is below the watermark
-//! was written by a transaction that has ended in the snapshot. In each statement whose snapshot is at least as new
-//! ([`Snapshot::is_covered_by`]), the row is therefore visible, or will never be visible.
+//! [`low_water`] computes the watermarks of all slots together with a [`Snapshot`]. A row whose ID is below the
+//! watermark was written by a transaction that has ended in the snapshot. In each statement whose snapshot is at least
+//! as new ([`Snapshot::is_covered_by`]), the row is therefore visible, or will never be visible.
 
 use crate::field::Field;
 use crate::identity::Identity;
@@ -10,8 +10,8 @@ use crate::layout::{Layout, Parts};
 use crate::marks::{Mark, Marks};
 use crate::slot::Slot;
 
-/// A snapshot: which transactions were in progress at a time. Transaction IDs have 64 bits, so that they never wrap
-/// around. Subtransactions are not included.
+/// A snapshot states which transactions were in progress at a given time. Transaction IDs have 64 bits, so that they
+/// never wrap around. Subtransactions are not included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Snapshot {
     /// All transactions with this ID or a later one count as in progress.
@@ -21,7 +21,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns whether a transaction was in progress, or had not started.
+    /// Returns whether a transaction was in progress, or had not yet started.
     pub fn is_running(&self, transaction: u64) -> bool {
         transaction >= self.xmax || self.running.binary_search(&transaction).is_ok()
     }
@@ -37,7 +37,7 @@ impl Snapshot {
 pub enum Holder {
     /// The transaction of the process with this index.
     Process(usize),
-    /// The prepared transaction with this ID, or a transaction of which only the ID is known.
+    /// The prepared transaction with this ID, or a transaction about which only the ID is known.
     Transaction(u64),
 }
 
@@ -57,24 +57,25 @@ pub enum Blocked {
     AnyLayout(Holder),
     /// A transaction has taken IDs from a slot that was retired by a reset.
     Retired(Holder),
-    /// A transaction is older than the server's start, so that its marks are unknown. It is a prepared transaction, or will
-    /// end soon.
+    /// A transaction began before the server was started, so its marks are unknown. The transaction is prepared, or
+    /// will end soon.
     Older(Holder),
 }
 
-/// Returns the watermarks of the slots, and a snapshot in which all transactions have ended that have taken IDs below
-/// them.
+/// Returns the watermarks of the slots, and a snapshot in which all transactions that have taken IDs below the
+/// watermarks have ended.
 ///
-/// `slots` are the slots by index, with `None` for each slot that is not in use. No slot may be assigned or retired during
-/// the call. `processes` are the marks of all processes. `prepared` returns the marks of prepared transactions.
-/// `snapshot` takes a snapshot, and `first` is the first transaction of which the marks are known.
+/// `slots` are the slots by index, with `None` for each slot that is not in use. No slot may be assigned or retired
+/// during the call. `processes` are the marks of all processes. `prepared` returns the marks of prepared transactions.
+/// `snapshot` takes a snapshot, and `first` is the first transaction whose marks are known.
 ///
-/// The order of the steps matters: the counters first, then the marks of the processes, then those of prepared
-/// transactions, because a transaction that is being prepared moves from the former to the latter. The snapshot comes
-/// last, because a transaction whose marks were cleared has ended only in a snapshot that is taken later.
+/// The order of the steps matters. The counters are read first. The marks of the processes are read before the marks of
+/// prepared transactions, because a transaction that is being prepared copies its marks from the process to the list of
+/// prepared transactions. The snapshot is taken last, because it must show the end of each transaction whose marks were
+/// found cleared.
 ///
 /// # Errors
-/// Returns [`Blocked`] if the marks of a transaction in progress do not tell from which slots it has taken IDs.
+/// Returns [`Blocked`] if the marks of a transaction in progress do not show from which slots it has taken IDs.
 pub fn low_water<'a>(
     slots: impl IntoIterator<Item = Option<&'a Slot>>,
     processes: impl IntoIterator<Item = &'a Marks>,
@@ -112,25 +113,25 @@ fn hold_back(low: &mut [Option<LowWater>], blocked: &mut Option<Blocked>, mark: 
         Mark::Slot { index, word } => match low.get_mut(index) {
             Some(Some(low)) if word < low.word => *low = LowWater { word, holder: Some(holder) },
             Some(Some(_)) => {}
-            // The slot was retired. IDs of the same layout now come from another slot, and their counters cannot be
-            // compared.
+            // The slot was retired. IDs of the same layout now come from another slot, and the counters of the two
+            // slots cannot be compared.
             Some(None) | None => *blocked = Some(Blocked::Retired(holder)),
         },
         Mark::Any => *blocked = Some(Blocked::AnyLayout(holder)),
     }
 }
 
-/// Returns the watermark as an ID: each ID that the server has issued or will issue at or after `counter` is at or above
-/// the result, and each ID of this identity below `counter` is below the result. The server must never issue IDs below
-/// `counter` again.
+/// Returns the watermark as an ID. Each ID that the server has issued or will issue at or after `counter` is at or
+/// above the result. Each ID that contains `identity` and is below `counter` is below the result. The server must never
+/// issue IDs below `counter` again.
 ///
 /// `identity` is the identity under which the server issues IDs, and `from` is the first counter that this identity has
 /// used. The result contains zeros instead of the identity in these cases:
 ///
-/// * There is no identity, or the counter is below `from`. Otherwise, the result could be above an ID with a lower identity
-///   in the same tick.
-/// * The counter is the start of a tick. No IDs of this tick have been issued, so that a lower identity can follow in this
-///   tick. The zeros exclude no IDs, because each ID below the counter is in an earlier tick.
+/// * There is no identity, or it does not fit the layout, or the counter is below `from`. With an identity, the result
+///   could be above an ID with a lower identity in the same tick.
+/// * The counter is the start of a tick. No IDs of this tick have been issued, so IDs with a lower identity can still
+///   be issued in this tick. The zeros exclude no IDs, because each ID below the counter is in an earlier tick.
 ///
 /// If the counter is past the end of the layout, the result is the largest number.
 ///

@@ -2,8 +2,8 @@
 //! `snowflake_raise_floor()`, `snowflake_reset_horizon()`.
 //!
 //! All three functions follow the protocol described in [`crate::shared::command_slot`]. Each function reports whether
-//! the request was carried out. If the call is canceled or times out, the request is withdrawn, unless the keeper has
-//! already claimed it. In that case:
+//! the request was carried out. If the call is canceled or times out before the keeper has claimed the request, the
+//! request is withdrawn. After the keeper has claimed the request:
 //!
 //! - A call that timed out waits until the keeper has finished the request, which takes one or two commits.
 //! - A call that was canceled returns at once, with a warning that the keeper will still carry out the request.
@@ -54,8 +54,8 @@ fn snowflake_raise_floor(floor: TimestampWithTimeZone) {
     carry_out(Request::RaiseFloor(floor_us)).or_report();
 }
 
-/// Resets the horizon to the present, for an identity that this server has never used. If a registry is set, it selects
-/// the identity, and `worker_id` must be NULL.
+/// Resets the horizon to the present, for an identity that this server has never used. If a registry is set, the
+/// registry selects the identity, and `worker_id` must be NULL.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_reset_horizon(
     worker_id: default!(Option<i32>, "NULL"),
@@ -95,7 +95,8 @@ fn wanted_identity(worker_id: Option<i32>, datacenter_id: i32) -> Result<Option<
 /// Submits a request to the keeper, and waits for the answer.
 fn carry_out(request: Request) -> Result<(), Error> {
     let shared = memory::state()?;
-    // During recovery, there is no keeper. A restart would lose the request.
+    // During recovery, there is no keeper. Do not keep the request until the server is promoted, because a restart
+    // would lose the request.
     if server::is_in_recovery() {
         return Err(Error::NoKeeperInRecovery);
     }

@@ -125,7 +125,7 @@ fn snowflake_layouts_in_use() -> TableIterator<
     TableIterator::new(slots.into_iter().filter(|slot| !slot.is_left).map(move |slot| {
         let last_us = slot.key.last_tick_us(slot.counter);
         let ahead = interval(last_us - now_us);
-        // Value 0 of a layout without the field is shown as NULL.
+        // A layout without field `clock_seq` has value 0, which is shown as NULL.
         let value = (slot.layout.max_clock_seq() > 0).then_some(slot.clock_seq.into());
         (slot.layout.label(), timestamptz(last_us), ahead, slot.issued as i64, value)
     }))
@@ -158,9 +158,9 @@ fn resumes_at_us(shared: &State, now_us: i64) -> i64 {
     now_us.max(latest_us(shared, now_us, SlotKey::tick_us))
 }
 
-/// Returns whether the clock was set back so that the floor or an issued ID is more than `max_ahead` ahead of
-/// it. (The *next* ID can also be more than `max_ahead` ahead if IDs are issued at the maximum rate, but only
-/// for less than a tick.)
+/// Returns whether the clock was set back so far that the floor or an issued ID is more than `max_ahead`
+/// ahead of the clock. (The *next* ID can also be more than `max_ahead` ahead if IDs are issued at the
+/// maximum rate, but only for less than a tick.)
 fn is_clock_behind(shared: &State, now_us: i64) -> bool {
     latest_us(shared, now_us, SlotKey::last_tick_us) > now_us
 }

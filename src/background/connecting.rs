@@ -18,9 +18,9 @@ use crate::pg::helper::poll;
 use crate::pg::libpq::{Connection, Options, Problem};
 use crate::pg::wait::Interest;
 
-/// Time limit for reading the options. A service file may refer to a directory service.
+/// The time limit for reading the options, which may come from a service file that refers to a directory service.
 const TIME_FOR_OPTIONS: Duration = Duration::from_secs(30);
-/// Time limit for one name lookup. An unresponsive name server costs 10 s, and up to three may be configured.
+/// The time limit for one name lookup. An unresponsive name server costs 10 s, and up to three may be configured.
 const TIME_FOR_A_LOOKUP: Duration = Duration::from_secs(30);
 
 /// The current task of the thread.
@@ -72,8 +72,9 @@ impl Progress {
 }
 
 /// Connects to the first host of the list that accepts the connection. Hosts with a lower `order_of` value
-/// are tried first, and hosts with equal values in the order of the list. `late` receives the keys of the
-/// hosts whose name lookup took longer than the time for one address.
+/// are tried first. Hosts with equal values are tried in the order of the list, or in random order if the
+/// connection string requests a random order. `late` receives the keys of the hosts whose name lookup took
+/// longer than the time for one address.
 pub fn connect(
     string: &CStr,
     order_of: impl Fn(u64) -> i64,
@@ -124,14 +125,14 @@ pub fn connect(
             }
         }
     }
-    // A host that has not answered may be the registry.
+    // Report a rejection only if all hosts have rejected the connection, because any other host may be the registry.
     let has_rejected = |host: &Host| rejections.iter().any(|&(key, _)| key == host.key());
     let rejection = rejections.first().filter(|_| hosts.list.iter().all(has_rejected));
     Err(Problem { text: problems.join("; "), rejection: rejection.map(|&(_, rejection)| rejection) })
 }
 
 /// Connects to one address. Returns when the connection is established or refused, or when the time limit has passed.
-/// When libpq connects in steps, it ignores its `connect_timeout` parameter.
+/// The time limit is enforced here, because libpq ignores its `connect_timeout` parameter when it connects in steps.
 fn connect_to(
     string: &CStr,
     hosts: &Hosts,
@@ -142,8 +143,8 @@ fn connect_to(
     let deadline = Instant::now() + limit;
     let mut connection = Connection::start(&parameters(string, &hosts.parameters(found)))?;
     if let Some(problem) = connection.failure() {
-        // Since version 17, libpq checks `requirepeer` in this step. It may have rejected a server that has accepted
-        // the connection.
+        // Since version 17, libpq checks `requirepeer` in this step. Therefore, libpq may have rejected a server that
+        // has accepted the connection.
         if hosts.checks_peer && connection.has_listener() {
             progress.note_answer();
         }
@@ -156,7 +157,7 @@ fn connect_to(
             return Err(format!("no reply from {found} within {} s", limit.as_secs()).into());
         }
         if poll(connection.socket(), interest, left) {
-            // The call below may block.
+            // Note an answer before the call below, because the call may block.
             if connection.has_input() {
                 progress.note_answer();
             }
@@ -165,7 +166,8 @@ fn connect_to(
                 Ok(Some(interest)) => interest,
                 Ok(None) => return Ok(connection),
                 Err(problem) => {
-                    // libpq itself rejects the server. Versions before 17 check `requirepeer` here.
+                    // The server has accepted the connection, so libpq itself has rejected the server. Versions before
+                    // 17 check `requirepeer` here.
                     if is_just_accepted {
                         progress.note_answer();
                     }

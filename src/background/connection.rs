@@ -50,8 +50,8 @@ pub enum NoAnswer {
 /// A statement that failed.
 pub struct Refused {
     pub problem: String,
-    /// Whether the registry's database cannot process a value of the statement (SQLSTATE class 22). For example, its
-    /// encoding may lack a character of a name.
+    /// Whether the registry's database cannot process a value of the statement (SQLSTATE class 22). For example, the
+    /// encoding of the database may lack a character of a name.
     pub is_of_data: bool,
     /// Whether the database contains no registry, or an old registry without the function.
     pub is_elsewhere: bool,
@@ -172,7 +172,7 @@ pub fn ask_for_rows(
     keep_waiting: KeepWaiting,
 ) -> Result<Vec<Reply>, NoAnswer> {
     let deadline = Instant::now() + TIME_FOR_AN_ANSWER;
-    // JSON cannot contain a NUL here, because it is escaped.
+    // The request contains no NUL, because JSON escapes NULs.
     let text = |text: &str| CString::new(text).map_err(|error| error.to_string());
     connection.send(&text(&call.query)?, &[Some(text(&call.request)?)])?;
     let mut is_sent = false;

@@ -19,9 +19,9 @@ pub type Step<'a> = hosts::Step<&'a Host, (&'a Host, Host)>;
 
 pub struct Hosts {
     pub list: Vec<Host>,
-    /// Time limit for each address.
+    /// The time limit for each address.
     pub time: Duration,
-    /// Hashes hosts if their order is random, and is `None` otherwise.
+    /// A hash function that determines the order of the hosts, or `None` if the order is not random.
     pub random: Option<RandomState>,
     /// Whether libpq checks the user who runs a server on a Unix-domain socket.
     pub checks_peer: bool,
@@ -104,7 +104,8 @@ impl Host {
     }
 }
 
-/// Formats an address for libpq. The scope of an address, such as a link-local address, is included.
+/// Formats an address for libpq. If the address has a scope, as link-local addresses do, the result includes
+/// the scope.
 fn address_of(address: SocketAddr) -> String {
     match address {
         SocketAddr::V6(address) if address.scope_id() != 0 => {

@@ -1,6 +1,6 @@
 //! A file in the data directory to which changes are appended. [`snowflake_id_core::journal`] describes its lines.
 //!
-//! When the file has grown to more than twice its original size, it is replaced as a whole.
+//! When the file has grown much larger than it was after its last replacement, the file is replaced as a whole.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -21,7 +21,7 @@ pub struct Journal {
     name: &'static str,
     /// The first line, without the line break.
     header: &'static str,
-    /// The file at the end of the last call, or `None` if the file must be replaced.
+    /// The state of the file at the end of the last call, or `None` if the file must be replaced.
     written: Option<Written>,
 }
 
@@ -34,8 +34,8 @@ struct Written {
 }
 
 impl Journal {
-    /// Reads the file, and passes all changes to the closure `apply` in order. The file is replaced before the first
-    /// change is appended.
+    /// Reads the file, and passes all changes to the closure `apply` in order. The first call of [`Journal::append`]
+    /// replaces the file.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, is damaged, or was written by a newer version. The caller must not
@@ -54,9 +54,9 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Appends changes. If the file must be replaced, the closure `all` returns the changes that produce the state
-    /// before these changes. The changes are durable when this function returns. If the function fails, the file may
-    /// contain the changes, and the next call replaces the file.
+    /// Appends `changes`. If the file must be replaced, calls the closure `all`, which returns the changes that lead to
+    /// the state before `changes`. The changes are durable when this function returns. If the function fails, the file
+    /// may contain the changes, and the next call replaces the file.
     pub fn append<C: Serialize>(&mut self, changes: &[C], all: impl FnOnce() -> Vec<C>) -> io::Result<()> {
         let written = match self.written.take().filter(|written| written.may_grow() && self.is_there(written))
         {

@@ -6,8 +6,8 @@
 //! cannot be determined counts as different.
 //!
 //! The file is always replaced as a whole. If the process dies during a write, the file still contains either the
-//! complete old version or the complete new version. The file is a [`journal`] with a single change. The checksum
-//! reveals a damaged file.
+//! complete old version or the complete new version. The file is a [`journal`] with a single change. The journal's
+//! checksum reveals a damaged file.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -85,7 +85,7 @@ impl OwnFile {
     /// Reads the file.
     ///
     /// # Errors
-    /// Returns the problem if another version has written the file. The server must not overwrite the file.
+    /// Returns the problem if another version has written the file. The server must not overwrite such a file.
     pub fn read<T: DeserializeOwned>(&self) -> Result<Found<T>, String> {
         let problem_of = |problem: &dyn Display| format!("could not read file \"{}\": {problem}", self.name);
         let (text, found) = match self.try_to_read() {

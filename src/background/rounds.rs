@@ -15,7 +15,7 @@ const LONGEST_PROBLEM: usize = 500;
 /// The shortest sleep. The minimum timeout of a latch is 1 ms.
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 
-/// The last logged message. The same message is not logged again after each attempt.
+/// The last logged message. A message is not logged again if the next attempt fails with the same message.
 pub struct Logged(Option<String>);
 
 impl Logged {
@@ -37,9 +37,9 @@ pub fn in_short(text: String) -> String {
     without_controls(&text[..text.floor_char_boundary(LONGEST_PROBLEM)])
 }
 
-/// Sleeps until `until`, or until another process requests the worker. A request before `asks_from` does not
-/// end the sleep. After each wait, the closure `keep_waiting` is called. It returns a new value for
-/// `asks_from`, or `None` to end the sleep.
+/// Sleeps until `until`, or until another process requests the worker. A request that arrives before
+/// `asks_from` ends the sleep only at `asks_from`. After each wait, the closure `keep_waiting` is called. It
+/// returns a new value for `asks_from`, or `None` to end the sleep.
 pub fn sleep(
     wakeup: &Wakeup,
     mut asks_from: Instant,

@@ -1,4 +1,4 @@
-//! Starting of other workers by the keeper.
+//! Starts other workers on behalf of the keeper.
 
 use std::time::{Duration, Instant};
 

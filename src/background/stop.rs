@@ -1,4 +1,4 @@
-//! Stopping of background workers.
+//! Stops background workers on SIGTERM.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

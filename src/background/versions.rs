@@ -1,8 +1,8 @@
 //! How this version treats data and registries of other versions.
 //!
 //! Each file and each relation that the library writes contains the number of its format. A version reads all formats
-//! up to its own. It neither uses nor overwrites a newer format. After an older library has replaced a newer one, it
-//! does not know which IDs and numbers were used in the meantime.
+//! up to its own. It neither uses nor overwrites a newer format. An older library that has replaced a newer one does
+//! not know which IDs and numbers the newer library has used.
 
 use std::ffi::CStr;
 
@@ -19,8 +19,8 @@ pub const FORMAT_COLUMN: (&CStr, pg_sys::Oid) = (c"format", pg_sys::INT4OID);
 /// format `known`.
 ///
 /// # Errors
-/// Returns the problem to report if a format is newer or missing. A newer version may have changed the column, so a
-/// missing format, which counts as 0, is an error.
+/// Returns the problem to report if a format is newer or missing. A missing format counts as 0. It is an error, because
+/// a newer version may have changed the column.
 pub fn check_rows(relation: Relation, name: &str, known: i32) -> Result<(), Problem> {
     let mut unknown = None;
     relation.for_each_row([FORMAT_COLUMN], |[format]| {

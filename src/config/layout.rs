@@ -67,10 +67,10 @@ pub unsafe extern "C-unwind" fn check(
     reject(Error::InvalidLayoutSetting { text: shown(text), problem })
 }
 
-/// Returns whether PostgreSQL applies the value at the start of a session, as for values set by ALTER DATABASE and
-/// ALTER ROLE. If the hook rejected such a value, PostgreSQL would only raise a warning, and use the setting of the
-/// next lower precedence. (While ALTER DATABASE or ALTER ROLE is executed, the source is different, and the value can
-/// be rejected.)
+/// Returns whether PostgreSQL applies the value at the start of a session. This is the case for values set by ALTER
+/// DATABASE and ALTER ROLE. If the hook rejected such a value, PostgreSQL would only raise a warning, and use the
+/// setting of the next lower precedence. (While ALTER DATABASE or ALTER ROLE is executed, the source is different, and
+/// the value can be rejected.)
 fn is_applied_at_login(source: pg_sys::GucSource::Type) -> bool {
     use pg_sys::GucSource::*;
     [PGC_S_GLOBAL, PGC_S_DATABASE, PGC_S_USER, PGC_S_DATABASE_USER].contains(&source)

@@ -39,7 +39,7 @@ fn invalid_layout() -> Error {
     }
 }
 
-/// Returns how far beyond the clock plus `max_ahead` a new horizon is.
+/// Returns the time by which a new horizon exceeds the clock plus `max_ahead`.
 pub fn horizon_margin() -> Duration {
     milliseconds(&table::HORIZON_MARGIN)
 }
@@ -86,8 +86,8 @@ pub fn identity() -> Option<Identity> {
     Some(Identity { worker: worker_id()?, datacenter: datacenter_id() })
 }
 
-/// Returns the setting `worker_id`, or `None` if `worker_id` is not set. If a registry is set, the server
-/// accepts only this worker ID from the registry.
+/// Returns the setting `worker_id`, or `None` if `worker_id` is not set. A server with a registry uses this worker ID
+/// only until its first lease.
 pub fn worker_id() -> Option<u32> {
     u32::try_from(table::WORKER_ID.get()).ok()
 }

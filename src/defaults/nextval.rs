@@ -1,4 +1,4 @@
-//! `snowflake_nextval()` and `snowflake_next()` in a default. The STABLE twin is the same C function.
+//! Calls of `snowflake_nextval()` and `snowflake_next()` in defaults. The STABLE twin is the same C function.
 
 use pgrx::prelude::*;
 
@@ -22,9 +22,9 @@ pub unsafe extern "C-unwind" fn snowflake_nextval_support(fcinfo: pg_sys::Functi
     pg_sys::Datum::from(call.and_then(replacement).unwrap_or(std::ptr::null_mut()))
 }
 
-/// Returns the call of the twin. The next step, initializing the expression, checks the privilege on the called
-/// function. If the user lacks the privilege on either function, the call is left unchanged, because an error about the
-/// twin would be misleading.
+/// Returns the call of the twin, or `None` if the call must remain unchanged. When PostgreSQL then initializes the
+/// expression, it checks the user's privilege on the called function. If the user lacks the privilege on either
+/// function, the call remains unchanged, because an error about the twin would be misleading.
 fn replacement(call: PlannedCall) -> Option<*mut pg_sys::FuncExpr> {
     let user = role::current_user();
     if !copy::is_planning(call)

@@ -1,22 +1,24 @@
-//! `snowflake_segment_nextval()` in a default. The twins check the privileges of the table's owner.
+//! Calls of `snowflake_segment_nextval()` and `snowflake_segment_next()` in defaults. The twins check the privileges of
+//! the table's owner.
 //!
-//! A role that may insert rows into the table can take numbers by inserting rows. Therefore, the twin gives the role
-//! nothing new, even if the role writes the call itself. Conversely, a role that creates a table with such a default
-//! gets only the numbers that it may take as the owner of the table.
+//! A role that may insert rows into the table can take numbers by inserting rows. Therefore, the twin gives the role no
+//! additional privilege, even if the role's own `INSERT` contains the call. Conversely, a role that creates a table
+//! with such a default gets only the numbers that it may take as the owner of the table.
 //!
-//! A call is replaced in the following cases, if the default of a column contains the same call with the same name:
+//! A call is replaced in the following cases, if the default of a column contains a call of the same function with the
+//! same segment name:
 //!
 //! * The query is an `INSERT` or a `MERGE` into the table. The twin is VOLATILE, so the plan is otherwise the same.
 //!   Each time a plan is executed, the executor checks the privilege to insert rows before it evaluates the call.
-//! * `COPY FROM` plans the defaults of a table. The planner does not know the table, so the table of the statement is
-//!   used. `COPY` in a function and the initial copy of a subscription insert in bulk, too, but with the privileges of
-//!   the current user.
+//! * `COPY FROM` plans the defaults of a table. The planner does not know the table, so the support function uses the
+//!   table that the current statement names. `COPY` in a function and the initial copy of a subscription insert in
+//!   bulk, too, but with the privileges of the current user.
 //!
-//! All other calls are checked for the current user: calls in subqueries, functions and other commands, in the default
-//! of a domain, and with a name that is not a constant.
+//! All other calls check the privileges of the current user. Such calls are in subqueries, in functions, in other
+//! commands, or in the default of a domain, or their segment name is not a constant.
 //!
-//! A plan may be cached and executed by another role, so the twin checks privileges at run time. The table and the name
-//! are its arguments. They are ordinary constants, which `EXPLAIN` can show.
+//! A plan may be cached and executed by another role, so the twin checks privileges at run time. The table and the
+//! segment name are arguments of the twin. These arguments are ordinary constants, which `EXPLAIN` can show.
 
 use pgrx::prelude::*;
 
@@ -48,7 +50,8 @@ fn replacement(call: PlannedCall) -> Option<*mut pg_sys::FuncExpr> {
     let is_default = |table: &pg_sys::Oid| call.is_in_default_of(*table);
     let (twin, table) = if copy::is_planning(call) {
         let table = running_copy::relation(user).filter(is_default);
-        // As with `snowflake_nextval()`, the executor reports a missing privilege on the function.
+        // If the user lacks the privilege on the function, the executor reports this for the unchanged call, as for
+        // `snowflake_nextval()`.
         let is_allowed = table.is_some() || function::may_execute(user, call.function());
         if !is_allowed || !copy::is_too_dear_to_repeat() {
             return None;

@@ -15,8 +15,9 @@ const MAX_BATCH: i32 = 1_000_000;
 
 declare_c_function!(snowflake_nextval);
 
-/// The function `snowflake_nextval()` does not use pgrx's function wrapper, which takes 4 to 5 ns. The fast
-/// path calls no functions that could panic or raise an error. [`next_slowly`] calls such functions.
+/// The function `snowflake_nextval()` does not use pgrx's function wrapper, which takes 4 to 5 ns. Without
+/// the wrapper, nothing handles panics and errors, so the fast path calls no function that could cause them.
+/// [`next_slowly`] calls such functions.
 ///
 /// Three quarters of the remaining time are spent on reading the clock with `gettimeofday`, as PostgreSQL's
 /// `clock_timestamp()` does. `clock_gettime` takes 1 ns longer, and `std::time::SystemTime` 6 ns longer.
@@ -37,7 +38,8 @@ pub unsafe extern "C-unwind" fn snowflake_nextval(_fcinfo: pg_sys::FunctionCallI
     pg_sys::Datum::from(id)
 }
 
-/// Takes the first ID of a transaction, or takes an ID after setting up the session or waiting.
+/// Takes an ID in the cases that the fast path cannot handle: for the first ID of a transaction, or if the
+/// call must set up the session or wait.
 #[cold]
 #[pg_guard]
 unsafe extern "C-unwind" fn next_slowly() -> i64 {
@@ -99,8 +101,8 @@ fn snowflake_batch(count: i32) -> SetOfIterator<'static, i64> {
 /// Takes `count` IDs before the first row is returned. A single atomic exchange is sufficient if `max_ahead`
 /// permits the whole batch.
 ///
-/// The function returns individual IDs rather than reservations, because each ID may need a separate exchange
-/// if few IDs fit in a tick.
+/// The function returns individual IDs rather than reservations, because each ID may need a reservation of
+/// its own if few IDs fit in a tick.
 fn take_batch(count: i32) -> Result<Vec<i64>, Error> {
     let count = match u64::try_from(count).map(NonZeroU64::new) {
         Ok(Some(wanted)) if count <= MAX_BATCH => wanted,
@@ -131,8 +133,8 @@ fn room_for(count: NonZeroU64) -> Result<Vec<i64>, Error> {
     Ok(ids)
 }
 
-/// Returns an error if the batch cannot be completed in time even without other callers. Runs before the
-/// first ID is taken.
+/// Returns an error if the batch could not be completed in time even if no other call took IDs. This function
+/// runs before the batch takes its first ID.
 fn refuse_hopeless(budget: &WaitBudget, count: NonZeroU64) -> Result<(), Error> {
     let mut session = session::current(budget)?;
     while moves_on(budget, session, session.wait_us(NonZeroU64::MIN))? {
@@ -149,8 +151,8 @@ fn snowflake_block(count: i32) -> i64 {
     take_block(count).or_report()
 }
 
-/// Takes `count` consecutive IDs, and returns the first. The IDs are consecutive if they are in the same tick,
-/// and if the sequence is the lowest field of the layout.
+/// Takes `count` consecutive IDs, and returns the first. The IDs of a tick are consecutive if the sequence is
+/// the lowest field of the layout. Otherwise, a block has only one ID.
 fn take_block(count: i32) -> Result<i64, Error> {
     let budget = WaitBudget::new();
     loop {

@@ -1,9 +1,9 @@
 //! The state of a backend between calls: the generator of the layout, the slot, and the last ID.
 //!
-//! The backend derives everything except the count of IDs from the settings and from shared memory, and sets up the
-//! state again when they change. It adds its own count of IDs to the shared counter when the horizon has moved since
-//! the last addition, and when the backend exits. (While IDs are being issued, the horizon moves at least once per
-//! `horizon_margin`.) If a backend is killed, its last count is lost.
+//! The backend derives the generator and the slot from the settings and from shared memory, and sets up the state again
+//! when the settings or the shared memory change. The backend adds its own count of IDs to the shared counter when the
+//! horizon has moved since the last addition, and when the backend exits. (While IDs are being issued, the horizon
+//! moves at least once per `horizon_margin`.) If a backend is killed, its last count is lost.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -42,14 +42,14 @@ static MARKED: BackendLocal<Cell<Option<&Session>>> = BackendLocal::new(Cell::ne
 static SESSIONS: Mutex<Vec<&Session>> = Mutex::new(Vec::new());
 static LAST_ID: BackendLocal<Cell<Option<i64>>> = BackendLocal::new(Cell::new(None));
 
-/// Takes one ID if a session exists and the slot permits another ID. This is the hot path.
+/// Takes one ID if the current transaction has marked a slot and the slot permits another ID. This is the hot path.
 #[inline]
 pub fn try_next() -> Option<i64> {
     next_of(MARKED.get()?)
 }
 
 /// Marks the slot for the current transaction. Then takes one ID if a session exists and the slot permits another ID.
-/// Every transaction takes its first ID here.
+/// `snowflake_nextval()` calls this function for the first ID of a transaction.
 pub fn try_first() -> Option<i64> {
     let session = SESSION.get()?;
     session.mark();
@@ -104,7 +104,7 @@ fn unmarked(budget: &WaitBudget) -> Result<&'static Session, Error> {
     Ok(session)
 }
 
-/// Makes the next call set up the session again, because settings have changed.
+/// Makes the next call set up the session again. Called when settings have changed, or when the session is out of date.
 pub fn forget() {
     SESSION.set(None);
     MARKED.set(None);
@@ -207,7 +207,7 @@ impl Session {
     }
 
     /// Reserves up to `n` values.
-    #[inline(always)] // As Slot::reserve.
+    #[inline(always)] // The reason is the same as for Slot::reserve.
     pub fn reserve(&self, n: NonZeroU64) -> Result<Reservation, Stall> {
         Ok(self.counted(self.slot_in_use.slot.reserve(self.gate, &self.generator, clock::clock_us, n)?))
     }
@@ -222,7 +222,7 @@ impl Session {
         )?))
     }
 
-    #[inline(always)] // As Slot::reserve.
+    #[inline(always)] // The reason is the same as for Slot::reserve.
     fn counted(&self, reservation: Reservation) -> Reservation {
         self.uncounted.set(self.uncounted.get() + reservation.count());
         if self.slot_in_use.slot.horizon() != self.counted_at.get() {
@@ -236,7 +236,7 @@ impl Session {
         self.counted_at.set(self.slot_in_use.slot.horizon());
         self.slot_in_use.issued.fetch_add(self.uncounted.take(), Ordering::Relaxed);
         if self.has_moved_on() {
-            forget(); // The layout can use the old slot again, because the clock has caught up.
+            forget(); // The next call uses the slot of the current value, even if this slot can still issue IDs.
         }
     }
 

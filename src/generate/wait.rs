@@ -1,5 +1,5 @@
-//! Waits of calls for the clock and for the keeper. A wait never exceeds `max_wait`, and the call holds no
-//! lock while it waits. Each wait can be canceled, and is visible in `pg_stat_activity`.
+//! Waiting for the clock and for the keeper. A wait never exceeds `max_wait`, and the call holds no lock
+//! while it waits. Each wait can be canceled, and is visible in `pg_stat_activity`.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering;
@@ -23,7 +23,8 @@ use crate::{pg::wait, wait_event::WaitEvent};
 /// The interval at which a long wait reads the clock again, because the clock may have been set.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
 
-/// Returns the problem that the keeper last reported, or a message that no keeper or no report exists.
+/// Returns the problem that the keeper last reported. If there is no report, returns a message that says so,
+/// or that the keeper is not running.
 fn what_is_reported(server_status: &ServerStatus) -> (Obstacle, String) {
     if let Some(error) = report::report().error() {
         return (Obstacle::Failure, format!("The keeper reported: {error}."));
@@ -52,8 +53,8 @@ pub fn not_followed(server_status: &ServerStatus) -> Error {
     not_ready(obstacle(server_status).1)
 }
 
-/// Returns the error for the problem in a report. There is a separate error for an extension that was created
-/// in an uncommitted transaction.
+/// Returns the error for the problem in a report. Returns a different error if the current transaction has
+/// created or altered the extension, because the keeper cannot see the change before the commit.
 fn not_ready(report: String) -> Error {
     let is_keepers = server::current_database() == Some(config::database());
     if is_keepers && Extension::find(c"snowflake_id").is_some_and(Extension::is_uncommitted) {
@@ -62,8 +63,8 @@ fn not_ready(report: String) -> Error {
     Error::KeeperNotReady { report }
 }
 
-/// Returns whether the keeper may receive a lease soon: either the keeper has not read a new lease yet, or
-/// the registry has not sent its first answer.
+/// Returns whether the keeper may receive a lease soon. This is the case if the server has a lease that the
+/// keeper has not read yet, or if the registry has not sent its first answer.
 fn is_lease_coming() -> bool {
     let lease_status = lease::lease_status();
     lease_status.lease.is_some() || lease_status.state == RegistryState::Starting
@@ -74,8 +75,8 @@ pub fn no_lease() -> Error {
     Error::NoLease { state: lease_status.state.name(), free_from_us: lease_status.free_from_us }
 }
 
-/// Returns the end of the lease for which the gate is open. Returns `None` if the lease was renewed, or if
-/// the horizon is still before the end of the lease.
+/// Returns the end of the lease for which the gate is open, if the horizon has reached this end. Returns
+/// `None` if the lease has been renewed.
 fn ended_lease(server_status: &ServerStatus, published_us: i64) -> Option<i64> {
     let until_us = server_status.keeper.until_us();
     let has_ended = until_us <= published_us;
@@ -83,8 +84,8 @@ fn ended_lease(server_status: &ServerStatus, published_us: i64) -> Option<i64> {
     (has_ended && !is_renewed()).then_some(until_us)
 }
 
-/// Returns whether a wait for the clock is too long to be caused by a crash. In such a case, a layout with a
-/// clock sequence does not wait, but switches to another value.
+/// Returns whether a wait for the clock is too long to be caused by a crash. If the wait is too long, a
+/// layout with a clock sequence does not wait, but switches to another value.
 pub fn is_far_ahead(wait_us: i64) -> bool {
     wait_us > config::horizon_margin().as_micros() as i64 + FAR_AHEAD_US
 }
@@ -122,14 +123,15 @@ impl WaitBudget {
         Ok(())
     }
 
-    /// Asks the keeper to open the gate, and waits until the keeper has completed a cycle. Fails if the gate
-    /// is still closed after that cycle.
+    /// Asks the keeper to open the gate, and waits until the gate is open. Returns an error if the keeper
+    /// completes a cycle and reports why the gate remains closed, or if the call has waited for too long.
     pub fn wait_for_gate(&self) -> Result<(), Error> {
         let shared = memory::state()?;
         let server_status = &shared.server_status;
         let cycle = CycleRequest::ask(server_status);
         loop {
-            // Check this before the gate, because the completed cycle may have opened the gate.
+            // Read this first. If the gate were read first, the keeper could then open the gate and complete
+            // the cycle, and the call would fail although the gate is open.
             let is_over = cycle.is_over() || server_status.wakeup.pid().is_none();
             if shared.gate.identity().is_some() {
                 return Ok(());
@@ -162,7 +164,8 @@ impl WaitBudget {
         server_status.values.ask(layout);
         let cycle = CycleRequest::ask(server_status);
         loop {
-            // Check this before the value, because the completed cycle may have switched to another value.
+            // Read this first. If the value were read first, the keeper could then switch to another value
+            // and complete the cycle, and the call would miss the new value.
             let is_over = cycle.is_over() || server_status.wakeup.pid().is_none();
             if server_status.value() != before {
                 return Ok(true);
@@ -225,7 +228,8 @@ impl Drop for WaitBudget {
     }
 }
 
-/// Measures the time from its creation until it is dropped, even if an error or a cancel ends the wait.
+/// Adds the length of a wait to `total`. The wait lasts until the timer is dropped, which also happens if the
+/// wait ends with an error or is canceled.
 struct Timer<'a> {
     since: Instant,
     total: &'a Cell<Duration>,

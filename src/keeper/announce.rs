@@ -84,7 +84,7 @@ pub fn tell(
 }
 
 /// Returns the reason why an identity that is set by hand is refused. `lease` is the former lease, which the server may
-/// use until its end.
+/// use until the lease ends.
 pub fn refusal(identity: Identity, departure: Departure, lease: Option<Lease>) -> String {
     let until = lease.map_or_else(String::new, |lease| {
         format!(
@@ -100,8 +100,8 @@ pub fn refusal(identity: Identity, departure: Departure, lease: Option<Lease>) -
     )
 }
 
-/// Returns the warning of a standby that lacks only `snowflake_id.registry`, although its primary uses leased
-/// identities.
+/// Returns a warning to show on a standby if `snowflake_id.registry` is empty on the standby although the primary uses
+/// leased identities. There is no warning if an identity is set by hand that was not left to a registry.
 pub fn standby_warning() -> Option<String> {
     if config::registry().is_some() || server::current_database() != Some(config::database()) {
         return None;
@@ -133,8 +133,9 @@ pub fn unused_by_hand(by_hand: Option<Identity>, lease_status: &LeaseStatus) -> 
 }
 
 /// Publishes whether the identity and the clock fit the server's default layout. Must be called before the gate is
-/// opened, so that the state of the server does not become "ready" in between. If the server has no lease, the identity
-/// in the settings is checked, because a server does not request an identity that does not fit.
+/// opened. Otherwise, the state of the server would be "ready" for a moment. If a registry is set but the server has no
+/// identity to use, the datacenter ID in the settings is checked instead of an identity, because the server requests no
+/// lease for a datacenter ID that does not fit.
 pub fn note_misfit(shared: &State, wanted: Option<Lease>) {
     let asked_for = || Identity { datacenter: config::datacenter_id(), worker: 0 };
     let is_leased = config::registry().is_some();

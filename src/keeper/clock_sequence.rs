@@ -11,7 +11,8 @@
 //!    the server may therefore start with the new value, which is still unused. If only the keeper restarts,
 //!    the new keeper continues with the old value, and records its high-water mark again before the next
 //!    switch.
-//! 3. Commit. Both writes are now durable. Otherwise, the state is the same as after step 2.
+//! 3. Commit. Both writes are now certain to be durable. This is the only difference from the state after
+//!    step 2.
 //! 4. Publish the new value. Sessions then switch to it.
 
 use snowflake_id_core::clock_sequence::{Asked, next_value};

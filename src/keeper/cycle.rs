@@ -40,7 +40,8 @@ pub const RETRY_TIME: Duration = Duration::from_secs(2);
 /// The time between cycles while no IDs are issued. Such cycles only check that the stored state still exists.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 /// The minimum time between cycles while calls wait for the keeper but the keeper cannot help them. Such calls repeat
-/// their requests. Only the first request after the start of a cycle sets the latch.
+/// their requests, and the first request after the start of a cycle sets the latch. Without a pause, the next cycle
+/// would therefore start at once.
 const MINIMUM_PAUSE: Duration = Duration::from_millis(50);
 
 /// Sleeps until the latch is set or `pause` has passed. A pause of `None` has no time limit. Returns false if
@@ -70,17 +71,18 @@ struct Done {
 
 pub struct Keeper {
     shared: &'static State,
-    /// Whether this process has committed a horizon since its last failed transaction or its last shutdown horizon.
+    /// Whether this process has committed a horizon since its last transaction failed or since it last stored a
+    /// shutdown horizon.
     has_committed: bool,
     /// The distance from the clock to the horizon in the last cycle, in microseconds.
     reach_us: i64,
-    /// The sum of all counters, and the time at which the sum last changed.
+    /// The sum of the counters of all slots in use, and the time at which the sum last changed.
     activity: (u64, Option<Instant>),
     /// The time at which the keeper last started the registry worker.
     registry_started: Option<Instant>,
     /// The time at which the keeper last started the segments worker.
     segments_started: Option<Instant>,
-    /// Whether a call has requested another value of the clock sequence but no value was available.
+    /// True if a call has requested another value of the clock sequence, but the keeper could not switch to one.
     is_asked_in_vain: bool,
     /// The file with the identities, once this process has read it.
     identity_file: Option<IdentityFile>,
@@ -120,8 +122,8 @@ impl Keeper {
                 }
             };
             self.shared.server_status.cycles.send();
-            // Another process may have set the latch for its request while the cycle waited for a lock or a standby.
-            // Such a wait resets the latch.
+            // A request may have set the latch while the cycle waited for a lock or a standby. That wait has reset the
+            // latch, so the latch no longer shows the request.
             let pause =
                 if self.shared.server_status.wakeup.is_wanted() { Some(Duration::ZERO) } else { pause };
             if !sleep(pause) || !sleep(Some(minimum_pause)) {
@@ -140,10 +142,10 @@ impl Keeper {
     /// Runs one cycle. Returns the pause before the next cycle.
     fn cycle(&mut self, is_wanted: bool) -> Result<Option<Duration>, Problem> {
         let server_status = &self.shared.server_status;
-        // Take the requests before reading the clock. A later request is based on a later clock, and is served in the
-        // next cycle.
+        // Take the requests before reading the clock. A request that arrives later is based on a later reading of the
+        // clock, so the next cycle serves it.
         let asked_value = server_status.values.take_asked();
-        // Despite a problem with the registry, IDs can be issued while the lease lasts.
+        // A problem with the registry does not end the cycle, because IDs can be issued while the lease lasts.
         let registry_problem = registry::start_if_needed(self.shared, &mut self.registry_started).err();
         segment::start_if_needed(&mut self.segments_started);
         let request = server_status.commands.waiting();
@@ -159,7 +161,8 @@ impl Keeper {
             matches!(request, Some((ticket, Request::AcceptClock)) if server_status.commands.claim(ticket));
         let mut jump_us = watch_clock::watch(self.shared, now_us, offset);
         if is_accepted {
-            // The check above determines the answer. The check below publishes that the clock is accepted.
+            // The first call of `watch` has determined the answer. Now accept the clock, and call `watch` again to
+            // publish that there is no clock jump any more.
             let answer = if jump_us.is_some() { Answer::Done } else { Answer::NoJump };
             server_status.history.set_clock_offset(offset);
             jump_us = watch_clock::watch(self.shared, now_us, offset);
@@ -177,7 +180,8 @@ impl Keeper {
         };
         let clock = Clock { now_us, offset, is_good: jump_us.is_none() };
         if lease_status.is_clock_set_since(clock.offset) {
-            // Ask the registry now rather than at the next renewal, because the keeper may have to reset the horizon.
+            // The keeper may have to reset the horizon, but only if the registry confirms the clock. Therefore, ask the
+            // registry now rather than at the next renewal.
             server_status.registry_wakeup.request();
         }
         let done = transaction(|| self.store_plan(&clock, is_active, &lease_status, raise, reset.is_some()));
@@ -209,13 +213,14 @@ impl Keeper {
         Ok(match is_active {
             _ if is_value_opened => Some(Duration::ZERO), // The next cycle publishes the new value.
             true => Some(config::horizon_margin() / 2),
-            // When the problem is solved, possibly no call is waiting, so that nothing requests a cycle.
+            // If there is a problem, run the next cycle soon. When the problem is solved, there may be no waiting call
+            // that requests a cycle.
             false => Some(if self.is_all_well() { IDLE_TIME } else { RETRY_TIME }),
         })
     }
 
-    /// Switches to another value of the clock sequence if calls have requested one and can use it. Returns whether the
-    /// value has changed.
+    /// Switches to another value of the clock sequence if calls have requested a switch and a suitable value is
+    /// available. Returns whether the value has changed.
     fn open_next_value(&mut self, clock: &Clock, widths: Widths) -> Result<bool, Problem> {
         let shared = self.shared;
         self.is_asked_in_vain = widths != Widths::default();
@@ -245,7 +250,8 @@ impl Keeper {
             }
         };
         if let (Some(answer), Some(ticket)) = (answer, ticket) {
-            // If the keeper refuses a request before claiming it, the request is answered as well.
+            // A request that was refused may not have been claimed yet. Claim the request now, so that it can be
+            // answered.
             commands.claim(ticket);
             commands.answer_claimed(answer);
         }
@@ -349,8 +355,8 @@ impl Keeper {
         if let Some(lease) = wanted {
             server_status.values.note_ends(lease.identity, &uses);
         }
-        // An identity that was leased, or left to a registry, must never be used by hand again. Therefore, these
-        // records are durable before the first ID under the lease.
+        // An identity that was leased, or left to a registry, must never be set by hand and used again. Therefore, the
+        // records of such identities must be durable before the first ID is issued under the lease.
         if let Some(lease) = used.filter(|lease| !lease.is_for_good())
             && lease_status.lease.is_some()
         {
@@ -365,7 +371,8 @@ impl Keeper {
                 clock.now_us,
             );
         }
-        // If the gate is merely closed, the server may issue IDs under this identity again later.
+        // If no identity is used in this cycle, keep the identity in the file, because the server may issue IDs under
+        // it again later.
         let used_by_hand = match used {
             Some(lease) => Some(lease.identity).filter(|_| lease.is_for_good()),
             None => file.used_by_hand,
@@ -375,7 +382,8 @@ impl Keeper {
         let unstored = stored_left.add(&left);
         let mut records = plan.records.clone();
         if uses.is_empty() && !unstored.is_empty() {
-            // The records of use were lost, and the history was lost with them.
+            // The records of use and the history were lost. Assume that every identity was used up to the latest time
+            // that an ID may have now.
             let until_us = clock.now_us + microseconds(config::max_ahead());
             records.push(Use { identity: None, scope: Scope::ZERO, until_us });
         }
@@ -393,7 +401,7 @@ impl Keeper {
         let has_history = plan.loss == Some(Loss::NothingKnown)
             && (has_uses || server_status.keeper.is_restored.load(Ordering::Relaxed));
         let refusal = refused.map(|(identity, departure)| refusal(identity, departure, wanted));
-        // While the former lease lasts, IDs can be issued.
+        // While the former lease lasts, IDs can be issued, so the refusal is only a warning.
         let (refusal, unused) = if wanted.is_none() { (refusal, None) } else { (None, refusal) };
         let warning = unused.or_else(|| risk(&store)).or_else(|| unused_by_hand(by_hand, lease_status));
         let stored_at = stored.stored_at;

@@ -16,8 +16,8 @@ use crate::shared::memory::State;
 /// Applies the plan to the gate. `number` is the number of the lease status on which the plan is based. `why` is the
 /// reason to publish if the plan closes the gate.
 ///
-/// Slots are never usable beyond the lease for which the gate is open, because the gate is closed before the range of
-/// another lease is set.
+/// No slot can be used beyond the end of the lease for which the gate is open, because the gate is closed before the
+/// time range of another lease is set.
 pub fn apply(shared: &State, plan: &Plan, wanted: Option<Lease>, number: u64, why: Closed) {
     match plan.gate {
         GatePlan::Stay => {
@@ -60,8 +60,8 @@ pub fn raise_floor(shared: &State, floor_us: i64, number: u64) {
 /// Lowering the stored horizon is safe: every issued ID is before the high-water mark, and no ID is issued after the
 /// fence. The commit need not wait for a standby, because a standby without this commit only has a higher horizon.
 ///
-/// The stored state is locked before the fence, so that calls can use up the published horizon while the keeper waits
-/// for the lock.
+/// The stored state is locked before the slots are fenced, so that calls can still issue IDs up to the published
+/// horizon while the keeper waits for the lock.
 pub fn store_shutdown_horizon(shared: &State, has_committed: &mut bool) -> Result<(), Problem> {
     if !*has_committed {
         shared.shutdown_horizons();
@@ -84,8 +84,9 @@ pub fn store_shutdown_horizon(shared: &State, has_committed: &mut bool) -> Resul
     Ok(())
 }
 
-/// Stores the shutdown horizon when the server is stopped. This is also done while the gate is closed if this keeper
-/// has stored horizons, because their view may have been emptied since the last cycle.
+/// Stores the shutdown horizon when the server is stopped. If this keeper has committed horizons, stores the shutdown
+/// horizon even if the gate is closed, because the view that contains the horizons may have been emptied since the last
+/// cycle.
 pub fn stop(shared: &State, mut has_committed: bool) {
     shared.server_status.keeper.set_closed(Closed::Starting);
     if shared.gate.identity().is_none() && !has_committed {

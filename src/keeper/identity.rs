@@ -10,8 +10,8 @@ use crate::pg::relation::{Extension, Kind, Relation};
 use crate::pg::rows::is_text;
 
 /// Returns the identity in the settings and the identity in the server's row. The first one that exists is the identity
-/// that is set by hand. `last_row` is the identity in the row as of the last read. If the server can do without its
-/// row, it does not wait for a locked table.
+/// that is set by hand. `last_row` is the identity in the row as of the last read. If the server does not need its row,
+/// this function does not wait for a lock on the table, and may return `last_row` instead.
 pub fn by_hand(extension: Extension, last_row: Option<Identity>) -> Result<[Option<Identity>; 2], Problem> {
     let setting = config::identity();
     if config::registry().is_some() {
@@ -26,8 +26,8 @@ pub fn by_hand(extension: Extension, last_row: Option<Identity>) -> Result<[Opti
     Ok([None, find_row(table.ok_or_else(problem)?)])
 }
 
-/// Returns the identity in the server's row, if any. Returns `None` if the table does not exist or is locked by another
-/// session.
+/// Returns the identity in the server's row, or `Some(None)` if the server has no row. Returns `None` if the table does
+/// not exist or is locked by another session.
 pub fn row_if_free(extension: Extension) -> Option<Option<Identity>> {
     let table = extension.lock_if_free(extension.schema()?, c"snowflake_workers", Kind::Table)?;
     let row = find_row(table);

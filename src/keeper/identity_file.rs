@@ -1,9 +1,9 @@
-//! The file `snowflake_id.identity` in the data directory. It contains the identity that the server uses by hand, and
-//! the identities that it has left to registries.
+//! The file `snowflake_id.identity` in the data directory. It contains the identity that is set by hand and in use, and
+//! the identities that the server has left to registries.
 //!
-//! The identity in use counts only for the server that [wrote the file](crate::background::own_file). The identities
-//! that were left to registries also count on copies. The keeper's database contains these identities, too, but would
-//! lose them if the extension were dropped and the server were then stopped.
+//! The identity in use applies only to the server that [wrote the file](crate::background::own_file). The identities
+//! that were left to registries also apply to copies of the server. The keeper's database contains these identities,
+//! too, but would lose them if the extension were dropped and the server were then stopped.
 
 use pgrx::log;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,8 @@ pub struct IdentityFile {
     written: Option<State>,
     /// The contents that could not be written. The server does not depend on them.
     unwritten: Option<State>,
-    /// The identity under which this very server issues IDs by hand, or did so before this process was started.
+    /// The identity, set by hand, under which this server issues IDs or issued IDs before this process was started. A
+    /// copy does not take over the identity of the original.
     pub used_by_hand: Option<Identity>,
     /// The registry from which the server with this data directory last leased an identity. In a copy, this is the
     /// registry of the original at the time of the copy.
@@ -68,18 +69,19 @@ impl IdentityFile {
         })
     }
 
-    /// Returns whether this server is a copy that was made before the server moved to its last registry. The server counts
-    /// as a copy until it has leased an identity from that registry.
+    /// Returns whether this server must be treated as a copy that was made before the original moved to its last
+    /// registry. Once this server has leased an identity from that registry, it is no longer treated as such a copy.
     pub fn is_behind(&self, left: &Left) -> bool {
         left.latest().is_some_and(|latest| self.registry_id != Some(latest.registry_id))
     }
 
-    /// Writes the file if the contents have changed. The contents are durable when this function returns. A server that
-    /// has never leased an identity does not need the file, unless the file contains an outdated identity.
+    /// Writes the file if the contents have changed. The contents are durable when this function returns. The exception
+    /// is a server that has never leased an identity. Such a server does not need the file, so a failure to write the
+    /// file is only logged. In this case, a file with an outdated identity is removed.
     pub fn write(&mut self, by_hand: Option<Identity>, left: &Left) -> Result<(), String> {
         let state = State { by_hand, registry_id: self.registry_id, left: left.iter().collect() };
         (self.used_by_hand, self.left) = (by_hand, left.clone());
-        // An empty file would only mean that this server has used no identity.
+        // A missing file means the same as empty contents: this server has used no identity.
         if self.written.as_ref().unwrap_or(&State::default()) == &state
             || self.unwritten.as_ref() == Some(&state)
         {
@@ -104,13 +106,14 @@ impl IdentityFile {
 
 impl State {
     /// Returns the contents for a server on which an earlier version, which had no such file, may have leased
-    /// identities. The lease file shows whether it did. In this case, all identities that the server has used or leased
-    /// belong to the registry.
+    /// identities. The lease file shows whether the earlier version did so. If it did, all identities that the server
+    /// has used or leased belong to the registry.
     fn of_earlier_version(stored: &Left, uses: &Uses) -> Result<State, String> {
         let (Found::Own(lease) | Found::Copy(lease), _) = lease_file::read()? else {
             return Ok(State::default());
         };
-        // The records in the database may be newer than a copied lease file.
+        // If identities that were left are stored in the database, ignore the lease file, which may be a copy that is
+        // older than these records.
         let Some(registry_id) = lease.registry_id.filter(|_| stored.is_empty()) else {
             return Ok(State::default());
         };

@@ -12,9 +12,9 @@
 //! The keeper publishes a horizon only if it wrote and committed the horizon itself, without an error in
 //! between. If the keeper dies:
 //!
-//! - Before the commit, nothing has changed.
-//! - Between the commit and the publication, the stored horizon is higher than necessary.
-//! - After the publication, calls continue to issue IDs up to the published horizon, and then wait for a new
+//! - before the commit, nothing has changed;
+//! - between the commit and the publication, the stored horizon is higher than necessary;
+//! - after the publication, calls continue to issue IDs up to the published horizon, and then wait for a new
 //!   keeper.
 
 mod announce;

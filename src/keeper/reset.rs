@@ -5,7 +5,7 @@
 //! After a reset, the server starts at the present, so it may reuse timestamps for which it has issued IDs. No ID is
 //! repeated, because the new identity was never used on this server. The used identities stay blocked until the horizon
 //! reaches its old value again. Layouts with a clock sequence start again with value 0. This is safe because the reset
-//! retires all slots, so nothing else can issue the same numbers.
+//! retires all slots, so no old slot can issue the same IDs.
 
 use snowflake_id_core::Lease;
 use snowflake_id_core::left::Left;
@@ -22,9 +22,8 @@ use crate::shared::keeper_words::Closed;
 use crate::shared::memory::State;
 
 /// Resets the horizon for the identity in a lease, as [`begin_again`] determines. The closure `claim` claims the
-/// administrator's request, if any, before the first irreversible step. From that step until the end of the reset, the
-/// keeper counts as not having committed a horizon (`has_committed`). Returns the result of the reset, or `None` if the
-/// administrator has withdrawn the request.
+/// administrator's request, if any, before the first irreversible step. From that step until the reset succeeds,
+/// `has_committed` is false. Returns the result of the reset, or `None` if the administrator has withdrawn the request.
 ///
 /// If the process dies or the commit fails, no ID is repeated, because the used identities are stored as blocked before
 /// the low horizon is stored. The high floor remains in effect until shared memory is reinitialized, and no ID below
@@ -64,7 +63,8 @@ pub fn reset(
         if !claim() {
             return Ok(Err(None));
         }
-        // From here on, the reset may be durable even if it fails. The next start may then begin at the lower horizon.
+        // From here on, the lower horizon may become durable even if the commit fails. After a restart, the server may
+        // then start at this horizon.
         pgrx::log!("snowflake_id: resetting the horizon to the current time for {}", lease.identity);
         shared.shutdown_horizons();
         *has_committed = false;

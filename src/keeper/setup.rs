@@ -49,8 +49,8 @@ fn no_worker_id() -> Error {
     Error::NoWorkerId { database, node_name: config::node_name() }
 }
 
-/// If the keeper uses another database, returns the reason why the server cannot issue IDs. The reason is not
-/// known while the keeper is starting.
+/// Called in databases other than that of the keeper. Returns the reason why the server cannot issue IDs, if
+/// any. The reason is not known while the keeper is starting.
 fn missing_elsewhere(shared: &State) -> Option<Error> {
     // Wait for a new cycle. The extension may have been created in the keeper's database since the last
     // cycle.

@@ -3,18 +3,18 @@
 //!
 //! | materialized view | one row for |
 //! | --- | --- |
-//! | `snowflake_internal.horizon` | each track: its value and [`Horizon`] |
-//! | `snowflake_internal.used_identity` | each kind of record of use: see [`Use`] |
+//! | `snowflake_internal.horizon` | each track, with its [`Horizon`] |
+//! | `snowflake_internal.used_identity` | each combination of identity and scope: see [`Use`] |
 //!
 //! Rows are overwritten in place ([`crate::pg::rows`]). A write is WAL-logged, and a rollback does not undo it. A write
-//! is durable only after the commit, but other processes can read it before. A crash before the commit may lose the
-//! write. If a crash loses a write, it also loses all later writes.
+//! is certain to be durable only after the commit, but other processes can read it earlier. A crash before the commit
+//! may lose the write. If a crash loses a write, it also loses all later writes.
 //!
 //! Both views are WAL-logged, replicated to physical standbys, included in base backups, and kept by `pg_upgrade`. The
-//! rows are facts about one server and must not be copied to other servers. Therefore, the state is not stored in a
-//! table and a sequence, but in materialized views. They are not included in dumps or publications, not even in a
-//! publication `FOR ALL TABLES` or `FOR ALL SEQUENCES`. In addition, neither SQL statements nor tools that copy
-//! sequences can change the rows of materialized views.
+//! rows are facts about one server and must not be copied to other servers. Therefore, the state is stored in
+//! materialized views rather than in a table and a sequence. The rows of materialized views are not included in dumps
+//! or publications, not even in a publication `FOR ALL TABLES` or `FOR ALL SEQUENCES`. In addition, neither SQL
+//! statements nor tools that copy sequences can change the rows of materialized views.
 //!
 //! The query of each view raises an error, so a script that refreshes all materialized views does not empty them. Only
 //! a refresh `WITH NO DATA` empties a view, because it does not run the query. The keeper then detects that the stored
@@ -95,8 +95,8 @@ impl Store {
         })
     }
 
-    /// Works like [`Store::lock`], but if the extension is missing, or if a newer version has written the rows, returns
-    /// the problem to report.
+    /// Works like [`Store::lock`], but returns the problem to report if the extension is missing or if a newer version
+    /// has written the rows.
     pub fn lock_or_report() -> Result<Store, Problem> {
         let store = Store::lock().ok_or_else(Problem::no_extension)?;
         check_rows(store.horizon, "horizon", FORMAT)?;
@@ -136,8 +136,8 @@ impl Store {
         (horizons, copied_us)
     }
 
-    /// Returns the identities that were left to registries, or `None` if another session has locked the view. The lock
-    /// is released again, because a lock on a standby can hold up the replay of WAL.
+    /// Returns the identities that were left to registries, or `None` if another session has locked the view. This
+    /// function releases its own lock before it returns, because a lock on a standby can delay the replay of WAL.
     pub fn left_if_free(extension: Extension) -> Option<Left> {
         let kind = Kind::MaterializedView;
         let view = extension.lock_if_free(relation::internal_schema()?, c"used_identity", kind)?;
@@ -154,8 +154,8 @@ impl Store {
         let (mut uses, mut stored_left) =
             if is_needed { identities_in(self.used_identity) } else { Default::default() };
         let mut rows = uses.add(records.iter().copied());
-        // A departure creates the row of its identity if the row is missing. After a loss, the record of the last
-        // identity must follow the other records, so the departures follow all records.
+        // A departure creates the row of its identity if the row is missing. After a loss, a row of the last identity
+        // means that all other records have been restored. Therefore, the departures must follow all records.
         for (identity, _) in stored_left.add(left).iter() {
             let until_us = uses.until_us(identity, 0).unwrap_or(0);
             let row = Use { identity: Some(identity), scope: Scope::ZERO, until_us };
@@ -244,7 +244,7 @@ fn store_history() {
         let (records, horizons) = history.stored_anew(&tracks);
         match IdentityFile::read(&Left::default(), &Uses::default()) {
             Ok(file) => store.write(&records, &file.left, horizons.map(Some)),
-            // The keeper also ignores the history if the file cannot be used.
+            // The keeper would fail in the same way.
             Err(problem) => error!("snowflake_id: {problem}"),
         }
     }

@@ -5,12 +5,13 @@ use std::ops::Deref;
 /// A variable of this process. Access to a `static` is free, while each access to a `thread_local!` in a shared library
 /// costs a call into the dynamic linker.
 ///
-/// Only the main thread may use such a variable. Starting a helper thread is `unsafe` ([`super::helper`]), and Clippy
-/// rejects safe code of this crate that starts other threads (`clippy.toml`).
+/// Only the main thread may use such a variable. The function that starts a helper thread ([`super::helper`]) is
+/// `unsafe`, and its contract repeats this rule. Clippy rejects code that starts a thread in any other way
+/// (`clippy.toml`).
 pub struct BackendLocal<T>(T);
 
 // SAFETY: PostgreSQL calls the extension in the main thread only. The extension starts no threads except helper
-// threads, and code that starts one ensures that it uses no such variable.
+// threads, and the contract of `Helper::start` does not allow these threads to use such a variable.
 unsafe impl<T> Sync for BackendLocal<T> {}
 
 impl<T> BackendLocal<T> {

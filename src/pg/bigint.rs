@@ -12,7 +12,7 @@ impl FromDatum for AsBigint {
         is_null: bool,
         typoid: pg_sys::Oid,
     ) -> Option<AsBigint> {
-        // SAFETY: by this function's contract. The representation of the types is that of bigint.
+        // SAFETY: by this function's contract. All these types are stored in the same way as bigint.
         unsafe { i64::from_polymorphic_datum(datum, is_null, typoid) }.map(AsBigint)
     }
 }
@@ -32,7 +32,7 @@ impl IntoDatum for AsBigint {
     }
 }
 
-// SAFETY: the representation of the types is that of bigint.
+// SAFETY: all these types are stored in the same way as bigint.
 unsafe impl UnboxDatum for AsBigint {
     type As<'src> = AsBigint;
 

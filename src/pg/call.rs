@@ -31,7 +31,7 @@ impl Call {
         unsafe { (*(*self.0).args.as_ptr().add(at)).value }
     }
 
-    /// Sets the result; `None` is NULL.
+    /// Converts the result of the function to a datum. `None` becomes NULL.
     #[inline]
     pub fn result(self, value: Option<i64>) -> pg_sys::Datum {
         // SAFETY: by the contract of `new`.
@@ -100,12 +100,12 @@ impl Call {
     }
 
     /// Calls an internal function that has one `text` argument and returns `bytea`. The user does not need the
-    /// privilege to call that function. Raises an error if the extension has meanwhile been dropped.
+    /// privilege to call that function. Raises an error if the extension has been dropped since this call began.
     pub fn text_to_bytea<'a>(self, name: &CStr, text: &[u8]) -> &'a [u8] {
         let function = relation::internal_function(self.function(), name, &[pg_sys::TEXTOID]);
-        // SAFETY: all pointers are valid during these calls. The function has the owner of the extension's functions,
-        // who is trusted to declare the result. For an invalid OID, PostgreSQL raises an error. The result is in the
-        // memory context of the call.
+        // SAFETY: all pointers are valid during these calls. The function has the same owner as the extension's
+        // functions, and the owner is trusted to declare the correct result type. For an invalid OID, PostgreSQL raises
+        // an error. The result is in the memory context of the call.
         unsafe {
             let function = function.unwrap_or(pg_sys::InvalidOid);
             let text = pg_sys::cstring_to_text_with_len(text.as_ptr().cast(), text.len() as i32);

@@ -12,7 +12,7 @@ pub fn clock_us() -> i64 {
 }
 
 /// Returns the current time of the server's clock, in microseconds of Unix time, and the offset of the clock. The clock
-/// and the time since boot are read within 100 microseconds, unless each of several attempts is interrupted.
+/// and the time since boot are read within 100 microseconds of each other, unless all of several attempts take longer.
 pub fn clock_and_offset() -> (i64, ClockOffset) {
     const TRIES: u32 = 10;
     let mut before = since_boot();

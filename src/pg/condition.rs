@@ -31,7 +31,8 @@ impl Default for Condition {
 }
 
 impl Condition {
-    /// Wakes all processes that sleep on the variable. The caller must write the change before this call.
+    /// Wakes all processes that sleep on the variable. The caller must first make the change that the
+    /// processes wait for.
     pub fn broadcast(&self) {
         // SAFETY: the variable is initialized and in shared memory, and the caller is a process of PostgreSQL.
         unsafe { pg_sys::ConditionVariableBroadcast(self.0.get()) };
@@ -64,8 +65,8 @@ struct Asleep;
 
 impl Asleep {
     fn on(condition: &Condition) -> Asleep {
-        // SAFETY: as in [`Condition::broadcast`]. Before a process sleeps on another variable, the process is
-        // removed from the first variable's list of waiters.
+        // SAFETY: as in [`Condition::broadcast`]. If this process is still in the list of another variable,
+        // the call removes it from that list.
         unsafe { pg_sys::ConditionVariablePrepareToSleep(condition.0.get()) };
         Asleep
     }

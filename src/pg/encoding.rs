@@ -2,7 +2,7 @@
 //!
 //! pgrx returns strings in UTF-8. In a database with another encoding, their bytes would represent other characters, or
 //! could not be sent to the client. Therefore, this module converts all strings that may contain non-ASCII characters.
-//! Functions return strings of type [`Shown`]. Strings in errors are converted with [`in_any_encoding`].
+//! SQL functions return such strings as [`Shown`]. Strings in errors are converted with [`in_any_encoding`].
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -124,7 +124,7 @@ fn convert(text: &[u8], from: pg_sys::pg_enc::Type, to: pg_sys::pg_enc::Type) ->
     Some((converted, text.get(done as usize..)?))
 }
 
-/// Returns whether an error can contain the string without a conversion.
+/// Returns whether the string can be put into an error message without a conversion.
 pub fn is_in_any_encoding(text: &str) -> bool {
     text.is_ascii() || takes_utf8()
 }

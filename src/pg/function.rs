@@ -25,8 +25,7 @@ pub(crate) use declare_c_function;
 
 /// Returns the function with this schema, name and argument types, or `Oid::INVALID` if no such function exists.
 pub fn function_in(schema: pg_sys::Oid, name: &CStr, arguments: &[pg_sys::Oid]) -> pg_sys::Oid {
-    // SAFETY: a lookup in the catalog, inside a transaction, as always when functions are called. The name is a C
-    // string.
+    // SAFETY: a lookup in the catalog, inside a transaction. The name is a C string.
     unsafe {
         pg_sys::GetSysCacheOid(
             pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as i32,

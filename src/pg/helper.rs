@@ -18,8 +18,8 @@ use super::wait::{Interest, wait_for_socket};
 /// The number of helper threads that may still be running. Only the main thread changes this number.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns whether a helper thread may still be running. Meanwhile, operations that are not thread-safe, such as
-/// changing the environment, have to wait.
+/// Returns whether a helper thread may still be running. While this function returns true, operations that are not
+/// thread-safe, such as changing the environment, must wait.
 pub fn is_running() -> bool {
     RUNNING.load(Ordering::Relaxed) > 0
 }
@@ -83,8 +83,8 @@ fn leave_at_once_if_running() {
         }
     }
     if !IS_SET.swap(true, Ordering::Relaxed) {
-        // SAFETY: the library with the callback stays loaded. PostgreSQL raises a FATAL error if the list of callbacks is
-        // full.
+        // SAFETY: the library with the callback stays loaded. PostgreSQL raises a FATAL error if the list of callbacks
+        // is full.
         unsafe { pg_sys::on_proc_exit(Some(leave), pg_sys::Datum::from(0_usize)) };
     }
 }

@@ -74,7 +74,7 @@ impl PlannedCall {
         unsafe { first_argument((*self.0).fcall).map(Argument::Original) }
     }
 
-    /// Returns whether the call is planned without a query, as in an expression that a command evaluates.
+    /// Returns whether the call is planned outside a query, for example in an expression that a command evaluates.
     pub fn has_no_query(self) -> bool {
         // SAFETY: as above.
         unsafe { (*self.0).root.is_null() }
@@ -99,8 +99,8 @@ impl PlannedCall {
         }
     }
 
-    /// Returns whether a default of a column of the relation contains the same call with the same constant text.
-    /// Defaults of domains are not considered. The relation is locked during the check.
+    /// Returns whether any column default of the relation contains the same call with the same constant text. Defaults
+    /// of domains are not considered. The relation is locked during the check.
     pub fn is_in_default_of(self, relation: pg_sys::Oid) -> bool {
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         // SAFETY: the request is valid while the support function runs. The relation stays open while its defaults are
@@ -125,8 +125,8 @@ impl PlannedCall {
         }
     }
 
-    /// Returns a call of an internal function that returns `bigint`. Returns `None` if the function does not exist, or if
-    /// the user may not execute it.
+    /// Returns a call of an internal function that returns `bigint`. Returns `None` if the function does not exist, or
+    /// if the user may not execute it.
     pub fn replaced_by<const N: usize>(
         self,
         user: pg_sys::Oid,
@@ -162,7 +162,8 @@ unsafe fn first_argument(call: *const pg_sys::FuncExpr) -> Option<*mut pg_sys::C
     // SAFETY: by this function's contract. A node has the type that its tag says.
     unsafe {
         let mut node = elements::<pg_sys::Node>((*call).args).next()?;
-        // A varchar is also a text. The planner has already removed this conversion from the calls that it plans.
+        // A `varchar` constant is also accepted. In a stored default, the constant is below a node that relabels it as
+        // `text`. In a call that is being planned, the planner has already removed this node.
         while pgrx::is_a(node, pg_sys::NodeTag::T_RelabelType) {
             node = (*node.cast::<pg_sys::RelabelType>()).arg.cast();
         }
@@ -211,7 +212,7 @@ unsafe extern "C-unwind" fn is_wanted(node: *mut pg_sys::Node, wanted: *mut c_vo
 unsafe fn walk(node: *mut pg_sys::Node, wanted: *mut c_void) -> bool {
     #[cfg(not(feature = "pg15"))]
     use pg_sys::expression_tree_walker_impl;
-    // pgrx does not declare the function of version 15, because PostgreSQL omits the arguments of the walker.
+    // pgrx does not declare this function for PostgreSQL 15, whose C declaration omits the arguments of the walker.
     #[cfg(feature = "pg15")]
     unsafe extern "C-unwind" {
         #[link_name = "expression_tree_walker"]
@@ -221,8 +222,8 @@ unsafe fn walk(node: *mut pg_sys::Node, wanted: *mut c_void) -> bool {
             context: *mut c_void,
         ) -> bool;
     }
-    // SAFETY: by this function's contract. The guard turns an error of PostgreSQL into a panic, which destructors
-    // expect.
+    // SAFETY: by this function's contract. The guard turns an error of PostgreSQL into a panic, so that Rust runs the
+    // destructors.
     unsafe {
         pg_sys::ffi::pg_guard_ffi_boundary(|| expression_tree_walker_impl(node, Some(is_wanted), wanted))
     }

@@ -12,8 +12,8 @@ use super::helper;
 /// Registers a function to run when this process exits. Shared memory is still attached at that time. The function
 /// does not run if the process is killed.
 ///
-/// If the function fails, PostgreSQL reports the failure as FATAL and continues to exit. The guard converts a panic to
-/// such an error. Without the guard, a panic would abort the process, and the postmaster would restart the whole
+/// If the function raises an error, PostgreSQL reports the error as FATAL and continues to exit. The guard converts a
+/// panic to an error. Without the guard, a panic would abort the process, and the postmaster would restart the whole
 /// server.
 pub fn at_exit(action: fn()) {
     #[pg_guard]
@@ -33,11 +33,11 @@ pub fn is_parallel_worker() -> bool {
     unsafe { pg_sys::ParallelWorkerNumber >= 0 }
 }
 
-/// Returns the index of the process that runs the current transaction. For a worker of a parallel query, this is the
-/// leader, and otherwise this process. Indexes are less than [`max_processes`].
+/// Returns the index of the process that runs the current transaction. In a worker of a parallel query, that process is
+/// the leader. In all other processes, it is the process itself. Indexes are less than [`max_processes`].
 pub fn index_of_leader() -> usize {
-    // SAFETY: reads this process's entry in shared memory. A parallel worker joins the group of its leader before it runs
-    // anything else.
+    // SAFETY: reads this process's entry in shared memory. A parallel worker joins the group of its leader before it
+    // runs anything else.
     unsafe {
         let leader = if is_parallel_worker() { (*pg_sys::MyProc).lockGroupLeader } else { pg_sys::MyProc };
         assert!(!leader.is_null(), "bug: a parallel worker has no leader");
@@ -45,7 +45,7 @@ pub fn index_of_leader() -> usize {
     }
 }
 
-/// Returns the process ID of the process with this index, or `None` if there is none.
+/// Returns the process ID of the process with this index, or `None` if there is no such process.
 pub fn pid_at(index: usize) -> Option<i32> {
     assert!(index < max_processes(), "bug: no process has index {index}");
     // SAFETY: the array has at least this many elements. Another process may change the process ID at any time.
@@ -61,7 +61,8 @@ pub fn max_processes() -> usize {
 }
 
 unsafe extern "C" {
-    /// The setting `max_prepared_transactions`. This variable in PostgreSQL's `access/twophase.h` has no binding in pgrx.
+    /// The setting `max_prepared_transactions`. This variable in PostgreSQL's `access/twophase.h` has no binding in
+    /// pgrx.
     static max_prepared_xacts: c_int;
 }
 
@@ -75,7 +76,7 @@ pub fn max_prepared_transactions() -> usize {
 pub fn exit(code: i32) -> ! {
     // SAFETY: runs PostgreSQL's exit callbacks. The caller holds no Rust value with a destructor that must run.
     unsafe { pg_sys::proc_exit(code) };
-    // The declaration in version 18 does not mark this function as one that never returns.
+    // For PostgreSQL 18 and later, pgrx does not declare that this function never returns.
     #[allow(unreachable_code)]
     {
         unreachable!("bug: proc_exit returned")
@@ -94,13 +95,13 @@ const LOCK_TIMEOUT: c_int = 2;
 /// The action on SIGTERM. The action is set before SIGTERM can arrive, and is read by the signal handler.
 static ON_SIGTERM: BackendLocal<Cell<fn()>> = BackendLocal::new(Cell::new(|| ()));
 
-/// Installs signal handlers. SIGTERM runs `on_sigterm`, possibly between any two instructions of this process. The
-/// action may therefore only set flags and a latch, and must not fail. A process sends SIGINT to itself to end a wait
-/// after `lock_timeout`. A SIGINT from another process is ignored, because a background worker does not execute client
-/// statements.
+/// Installs signal handlers. SIGTERM runs `on_sigterm`. Because a signal can interrupt the process at any instruction,
+/// `on_sigterm` may only set flags and a latch, and must not fail. When `lock_timeout` expires, PostgreSQL sends SIGINT
+/// from the process to itself to end the wait. A SIGINT from another process is ignored, because a background worker
+/// does not execute client statements.
 ///
-/// Also reads the configuration files. PostgreSQL discards a SIGHUP that arrives before the background worker has
-/// installed a handler, so the worker would otherwise keep the settings from before the reload.
+/// This function also reads the configuration files. PostgreSQL discards a SIGHUP that arrives before the background
+/// worker has installed a handler, so without this reading, the worker would keep the settings from before the reload.
 pub fn handle_signals(on_sigterm: fn()) {
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     use pg_sys::pqsignal;
@@ -117,7 +118,7 @@ pub fn handle_signals(on_sigterm: fn()) {
     read_configuration();
 }
 
-/// Handler of both signals. PostgreSQL 19 and later also pass the sender of the signal.
+/// Handles SIGTERM and SIGINT. PostgreSQL 19 and later also pass the sender of the signal.
 ///
 /// The handler has no `#[pg_guard]`, because the guard would turn a panic into an error in the middle of the
 /// interrupted code. The handler does not panic or raise errors.
@@ -154,8 +155,9 @@ fn keeping_errno(action: impl FnOnce()) {
     unsafe { *errno = before };
 }
 
-/// Wakes this process. With `die`, a commit also stops waiting for a standby, and then appears successful to its
-/// caller. Must be called from the signal handler, while the signal is blocked, or after the signal has arrived.
+/// Wakes this process. If `die` is true, a commit that waits for a standby also stops waiting, and returns as if it had
+/// succeeded. This function must be called only in the signal handler, while the signal is blocked, or after the signal
+/// has arrived.
 pub fn interrupt(die: bool) {
     // SAFETY: PostgreSQL's own handlers set the flags and the latch of this process in the same way.
     unsafe {
@@ -256,8 +258,8 @@ pub fn abort_transaction() {
     unsafe { pg_sys::AbortCurrentTransaction() };
 }
 
-/// Adds this process's activity since the last call to PostgreSQL's cumulative statistics. A background worker must do
-/// so itself, between transactions.
+/// Updates PostgreSQL's cumulative statistics with this process's activity since the last update. A background worker
+/// must do so itself, between transactions.
 pub fn report_statistics() {
     // SAFETY: the callers are background workers, between transactions.
     unsafe { pg_sys::pgstat_report_stat(true) };

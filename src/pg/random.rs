@@ -26,7 +26,7 @@ pub fn random_between((low, high): (f64, f64)) -> f64 {
     low + (high - low) * random_fraction()
 }
 
-/// Returns a random duration between the two given durations, in seconds.
+/// Returns a random duration between two durations, which are given in seconds.
 pub fn random_time(seconds: (f64, f64)) -> Duration {
     Duration::from_secs_f64(random_between(seconds))
 }

@@ -1,10 +1,11 @@
 //! Access to an extension's relations without SQL.
 //!
-//! The database may have a malicious owner. While a query waits for a lock, the owner could replace an object that the
-//! query names, for example a table by a view that calls a function. This function would run with the rights of the
-//! user who runs the query. Therefore, a relation is first found and locked by its OID, and then checked: it must have
-//! the right kind and be a member of the extension. Only a superuser can add members. The rows are read and written
-//! without the planner, triggers, policies or operators ([`super::rows`]), so user-defined code cannot run.
+//! The database may have a malicious owner. While a query waits for a lock on a table, the owner could replace the
+//! table with a view that calls a function. The function would run with the rights of the user who runs the query.
+//! Therefore, this module looks up the OID of a relation and locks the relation by its OID. Then it checks that the
+//! name still refers to this relation, and that the relation has the right kind and is a member of the extension. Only
+//! a superuser can add members. The rows are read and written without the planner, triggers, policies or operators
+//! ([`super::rows`]), so user-defined code cannot run.
 //!
 //! All functions must be called in a transaction. After an error, the end of the transaction closes and unlocks all
 //! relations.
@@ -70,9 +71,8 @@ impl Extension {
     /// Returns whether the current transaction has created or altered the extension. Other sessions then see the old
     /// version of the extension, or do not see the extension yet.
     pub fn is_uncommitted(self) -> bool {
-        // SAFETY: pg_extension remains open until all rows have been read. If the caller has no snapshot, PostgreSQL
-        // reads the catalog with a catalog snapshot, even in parallel workers. The rows of pg_extension have this
-        // type.
+        // SAFETY: pg_extension remains open until all rows have been read. No snapshot is passed, so PostgreSQL reads
+        // the catalog with a catalog snapshot, even in parallel workers. The rows of pg_extension have this type.
         unsafe {
             let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
             let catalog = pg_sys::relation_open(pg_sys::ExtensionRelationId, lock);
@@ -187,9 +187,9 @@ pub fn internal_schema() -> Option<pg_sys::Oid> {
     schema(c"snowflake_internal")
 }
 
-/// Returns the internal function with this name and these argument types that a function of the extension needs.
-/// Returns `None` if the two functions have different owners. While the caller runs, the extension can be dropped, and
-/// a role that may create schemas could replace the internal schema and its functions.
+/// Returns the internal function with this name and these argument types. `caller` is the function of the extension
+/// that needs it. Returns `None` if the two functions have different owners, because the extension can be dropped while
+/// the caller runs, and a role that may create schemas could then replace the internal schema and its functions.
 pub fn internal_function(caller: pg_sys::Oid, name: &CStr, arguments: &[pg_sys::Oid]) -> Option<pg_sys::Oid> {
     let function = function_in(internal_schema()?, name, arguments);
     (function::owner(function)? == function::owner(caller)?).then_some(function)
@@ -238,8 +238,8 @@ impl Drop for RightsOf {
     }
 }
 
-/// Returns whether the current database, the schema and the relation all belong to superusers. The owner of any of them
-/// can drop it with its contents.
+/// Returns whether the current database, the schema and the relation all belong to superusers. The owner of a database,
+/// schema or relation can drop it with its contents.
 pub fn belongs_to_superusers(schema: pg_sys::Oid, relation: Relation) -> bool {
     use pg_sys::SysCacheIdentifier::{DATABASEOID, NAMESPACEOID, RELOID};
     // SAFETY: the cache entries are rows of the corresponding catalogs. The values are copied before the entries are

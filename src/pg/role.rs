@@ -10,13 +10,13 @@ mod raw {
     use pgrx::pg_sys;
 
     unsafe extern "C" {
-        /// PostgreSQL's function in `miscadmin.h`, without pgrx's guard. The guard would take longer than the function,
-        /// which only reads a variable, and raises no error.
+        /// PostgreSQL's function in `miscadmin.h`, without pgrx's guard. The function only reads a variable and raises
+        /// no error. The guard would take longer than the function.
         pub fn GetUserId() -> pg_sys::Oid;
     }
 }
 
-/// Returns the role with whose privileges the current code runs.
+/// Returns the effective role, whose privileges apply to the running code.
 #[inline]
 pub fn current_user() -> pg_sys::Oid {
     // SAFETY: reads a variable of this process, which is set in every backend.
@@ -28,8 +28,8 @@ pub fn is_superuser(role: pg_sys::Oid) -> bool {
     unsafe { pg_sys::superuser_arg(role) }
 }
 
-/// Returns whether a role has the privileges of another role, either because both are the same role or because the
-/// first role inherits them.
+/// Returns whether a role has the privileges of another role. A role has its own privileges and the privileges that it
+/// inherits. A superuser has the privileges of every role.
 pub fn has_privileges_of(member: pg_sys::Oid, role: pg_sys::Oid) -> bool {
     // SAFETY: as above.
     unsafe { pg_sys::has_privs_of_role(member, role) }
@@ -52,11 +52,11 @@ type CacheId = std::ffi::c_int;
 #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18")))]
 type CacheId = pg_sys::SysCacheIdentifier::Type;
 
-/// Calls `on_change` with the OID of each relation that changes. If a role, a membership, the owner of the database or
-/// a function changes, or if any relation may have changed, calls `on_change` with `InvalidOid`.
+/// Calls `on_change` with the OID of each relation that changes. Calls `on_change` with `InvalidOid` if a role, a role
+/// membership, a database or a function changes, or if any relation may have changed.
 ///
-/// PostgreSQL reports a change when this process learns of it, including changes of the current transaction and changes
-/// that a rollback undoes. `on_change` may only set variables, because it can be called while PostgreSQL reads a
+/// PostgreSQL reports a change when this process learns of it. Changes of the current transaction are reported as well,
+/// and so is their rollback. `on_change` may only set variables, because PostgreSQL can call it while it reads a
 /// catalog. A process can register only a few functions, and cannot remove them.
 pub fn watch_changes(on_change: fn(pg_sys::Oid)) {
     unsafe extern "C-unwind" fn object_changed(on_change: pg_sys::Datum, _: CacheId, _: pg_sys::uint32) {
@@ -71,8 +71,8 @@ pub fn watch_changes(on_change: fn(pg_sys::Oid)) {
     }
     use pg_sys::SysCacheIdentifier::{AUTHMEMROLEMEM, AUTHOID, DATABASEOID, PROCOID};
     let argument = pg_sys::Datum::from(on_change as usize);
-    // SAFETY: the lists have room for the few callbacks of a backend. PostgreSQL raises FATAL if a list is full. Both
-    // callbacks raise no error.
+    // SAFETY: the lists have room for the few callbacks of a backend. PostgreSQL raises FATAL if a list is full.
+    // Neither callback raises an error.
     unsafe {
         for cache in [AUTHOID, AUTHMEMROLEMEM, DATABASEOID, PROCOID] {
             pg_sys::CacheRegisterSyscacheCallback(cache as _, Some(object_changed), argument);

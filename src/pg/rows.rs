@@ -58,8 +58,8 @@ impl Relation {
         file.map(|file| RowsFile { relation: self.0, file })
     }
 
-    /// Calls the closure `action` for each row with the values of these columns. If a column does not exist or has
-    /// another type, its value is NULL.
+    /// For each row, calls the closure `action` with the values of these columns. If a column does not exist or does
+    /// not have the given type, its value is NULL.
     pub fn for_each_row<const N: usize>(
         self,
         columns: [(&CStr, pg_sys::Oid); N],
@@ -75,8 +75,8 @@ impl Relation {
         mut action: impl FnMut(RowAt, [Option<pg_sys::Datum>; N]),
     ) {
         // SAFETY: the relation stays open until after the last row. The values of a row are used before the next row is
-        // read. Each of the two arrays has one element for each column. Without a snapshot of the caller, PostgreSQL
-        // reads the rows with a new catalog snapshot, even in parallel workers.
+        // read. Each of the two arrays has one element for each column. No snapshot is passed, so PostgreSQL reads the
+        // rows with a new catalog snapshot, even in parallel workers.
         unsafe {
             let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
             let relation = pg_sys::relation_open(self.0, lock);
@@ -158,7 +158,8 @@ impl Relation {
         self.change(|relation| unsafe { insert(relation, form(relation, values)) })
     }
 
-    /// Opens the relation and calls the closure `change`. Its changes are durable after the commit.
+    /// Opens the relation and calls the closure `change`. The changes that the closure makes are durable after the
+    /// commit.
     fn change<T>(self, change: impl FnOnce(pg_sys::Relation) -> T) -> T {
         // SAFETY: this transaction has locked the relation.
         unsafe {
@@ -206,7 +207,7 @@ unsafe fn form<const N: usize>(
 /// # Safety
 /// The relation is open and locked, and is a heap without indexes. The row was formed for this relation.
 unsafe fn insert(relation: pg_sys::Relation, row: pg_sys::HeapTuple) -> RowAt {
-    // The type of the options is signed up to PostgreSQL 18.
+    // Up to PostgreSQL 18, the options are a signed integer.
     let options = (pg_sys::HEAP_INSERT_FROZEN | pg_sys::HEAP_INSERT_NO_LOGICAL) as _;
     // SAFETY: by this function's contract. No process reads the command ID of the row. A standby always stores the
     // first command ID, so using it here keeps the pages identical on all servers. PostgreSQL stores the location in
@@ -284,8 +285,8 @@ impl LockedBuffer {
 
 impl Drop for LockedBuffer {
     fn drop(&mut self) {
-        // After an error, the rollback releases the buffer. PostgreSQL has then already reset its count of the reasons to
-        // hold off interrupts, and releasing a lock would make the count negative.
+        // After an error, the rollback releases the buffer. PostgreSQL has already set `InterruptHoldoffCount` to 0,
+        // and releasing the lock here would make the count negative.
         if !std::thread::panicking() {
             // SAFETY: this value has the pin and the lock.
             unsafe { pg_sys::UnlockReleaseBuffer(self.0) };
@@ -298,7 +299,7 @@ impl Drop for LockedBuffer {
 /// # Safety
 /// This process has pinned the buffer, and holds no lock on it.
 unsafe fn lock_exclusively(buffer: pg_sys::Buffer) {
-    // In PostgreSQL 19, `LockBuffer` is an inline function, which calls this one for all modes except unlock.
+    // In PostgreSQL 19, `LockBuffer` is an inline function that calls `LockBufferInternal` for all modes except unlock.
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18"))]
     use pg_sys::LockBuffer;
     #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18")))]
@@ -307,8 +308,8 @@ unsafe fn lock_exclusively(buffer: pg_sys::Buffer) {
     unsafe { LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as _) };
 }
 
-/// Returns the row with this number in a page. Returns `None` unless the row has this length and the form of the row
-/// `like`, and neither row contains NULLs.
+/// Returns the row with this number in a page. The row must have this length and the same form as the row `like`, and
+/// neither row may contain NULLs. Otherwise, returns `None`.
 ///
 /// # Safety
 /// The page is a complete heap page.
@@ -381,15 +382,15 @@ pub fn uuid_of(uuid: pg_sys::Datum) -> [u8; 16] {
     unsafe { *uuid.cast_mut_ptr::<[u8; 16]>() }
 }
 
-/// Returns whether a `text` value in the encoding of the database equals a UTF-8 string. A value that cannot be
-/// converted to UTF-8 causes no error and is not equal.
+/// Returns whether a `text` value in the encoding of the database equals a UTF-8 string. If the value cannot be
+/// converted to UTF-8, the function returns false and raises no error.
 pub fn is_text(text: pg_sys::Datum, utf8: &str) -> bool {
     // SAFETY: the datum is a text, by the type of its column.
     let text = unsafe { bytes(text.cast_mut_ptr()) };
     if text == utf8.as_bytes() {
         return true;
     }
-    // In any encoding, a character has at most four bytes, so longer values cannot be equal. They may be huge, and are
-    // not converted.
+    // In any encoding, a character has at most four bytes, so a value that is more than four times as long as the
+    // string cannot be equal. Such a value may be huge, so it is not converted.
     text.len() <= 4 * utf8.len() && converted_to_utf8(text).is_some_and(|text| text == utf8)
 }

@@ -13,11 +13,12 @@ pub fn is_planning_defaults() -> bool {
     unsafe { CStr::from_ptr((*pg_sys::CurrentMemoryContext).name) == c"COPY" }
 }
 
-/// Returns the relation of the `COPY FROM` that the client sent, if this is the current statement and `user` may insert
-/// rows into the relation.
+/// Returns the relation of the client's current statement, if the statement is a `COPY FROM` and `user` may insert rows
+/// into the relation.
 ///
-/// The relation is looked up by its name, so it may differ from the relation that is being filled. The latter may also
-/// belong to another `COPY` that runs inside of the statement. But the user may insert rows into the returned relation.
+/// Rows may be copied into a relation other than the returned one, because the relation is looked up by its name, and
+/// because another `COPY` may run inside of the statement. In any case, `user` may insert rows into the returned
+/// relation.
 pub fn relation(user: pg_sys::Oid) -> Option<pg_sys::Oid> {
     // SAFETY: the portal of the current statement contains planned statements. A node has the type that its tag says.
     unsafe {

@@ -10,11 +10,13 @@ const PAGES: pg_sys::BlockNumber = 8;
 /// The maximum number of values that are returned from each end.
 const MOST_VALUES: usize = 500;
 
-/// Returns values of a column from the first and the last pages of a table. Returns no values if the table is locked,
-/// is not an ordinary table, or has no 8-byte type such as `bigint` in this column.
+/// Returns values of a column from the first and the last pages of a table. Returns no values if a conflicting lock is
+/// held on the table, if the table is not an ordinary table, or if the type of the column is not an 8-byte type such
+/// as `bigint`.
 pub fn ends_of_column(table: pg_sys::Oid, column: i16) -> Vec<i64> {
     let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-    // SAFETY: the relation is used only while it is locked and open. An error releases both.
+    // SAFETY: the relation is used only while it is locked and open. After an error, the end of the transaction closes
+    // and unlocks the relation.
     unsafe {
         if !pg_sys::ConditionalLockRelationOid(table, lock) {
             return vec![];

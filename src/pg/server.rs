@@ -38,7 +38,7 @@ pub fn is_binary_upgrade() -> bool {
     unsafe { pg_sys::IsBinaryUpgrade }
 }
 
-/// Returns whether this session restores a dump. The script of a dump turns row security off.
+/// Returns whether this session appears to restore a dump. The scripts that `pg_dump` writes turn row security off.
 pub fn is_restoring() -> bool {
     // SAFETY: a plain flag of this session.
     unsafe { !pg_sys::row_security }

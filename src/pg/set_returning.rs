@@ -121,8 +121,8 @@ unsafe fn text_of(value: pg_sys::Datum, type_oid: pg_sys::Oid) -> String {
 pub unsafe fn value_of(text: &str, type_oid: pg_sys::Oid) -> Option<pg_sys::Datum> {
     let utf8 = CString::new(text).ok()?;
     let (mut input, mut parameter) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-    // SAFETY: the string is a C string of this length, and so is its conversion. The function is the input function of
-    // the type.
+    // SAFETY: the string is a C string of this length. The conversion returns a C string, too. The function `input` is
+    // the input function of the type.
     unsafe {
         let text = pg_sys::pg_any_to_server(utf8.as_ptr(), text.len() as i32, pg_sys::pg_enc::PG_UTF8 as i32);
         pg_sys::getTypeInputInfo(type_oid, &mut input, &mut parameter);

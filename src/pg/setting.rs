@@ -1,4 +1,4 @@
-//! Functions for the hooks of settings, which check and assign values.
+//! Functions for the hooks that check and assign the values of settings.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 
@@ -54,9 +54,9 @@ pub unsafe fn setting_text<'a>(value: *const c_char) -> &'a [u8] {
     unsafe { CStr::from_ptr(value) }.to_bytes()
 }
 
-/// Passes a value from a check hook to the assign hook. PostgreSQL frees the value when the setting can no longer
-/// return to the checked string. If memory is exhausted, this function returns false, and the hook must also return
-/// false.
+/// Passes a value from a check hook to the assign hook. PostgreSQL keeps the value as long as the setting has the
+/// checked string or can return to it, and then frees the value. If memory is exhausted, this function returns false,
+/// and the hook must also return false.
 ///
 /// # Safety
 /// `extra` is the pointer that PostgreSQL passed to the check hook.
@@ -86,7 +86,7 @@ pub unsafe fn handed_over<T: Copy>(extra: *mut c_void) -> Option<T> {
 }
 
 /// Allocates memory for a value of a setting. PostgreSQL frees the memory together with the value. Returns
-/// null if memory is exhausted. PostgreSQL 15 frees the memory by `free()`.
+/// null if memory is exhausted. PostgreSQL 15 frees the memory with `free()`.
 #[cfg(feature = "pg15")]
 fn allocate(size: usize) -> *mut c_void {
     // SAFETY: may always be called.

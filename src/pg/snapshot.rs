@@ -10,15 +10,15 @@ use super::backend_local::BackendLocal;
 
 /// The snapshot of the current statement, as PostgreSQL stores it.
 pub struct StatementSnapshot<'a> {
-    /// In the snapshot, all transactions before this one have ended.
+    /// All transactions with a lower ID had ended when the snapshot was taken.
     pub xmin: pg_sys::TransactionId,
     pub xmax: pg_sys::TransactionId,
     /// The transactions that were in progress.
     pub running: &'a [pg_sys::TransactionId],
 }
 
-/// The memory into which PostgreSQL takes snapshots for us. PostgreSQL allocates the arrays for the first snapshot, and
-/// then reuses them.
+/// The memory in which PostgreSQL stores the snapshots that [`take`] requests. PostgreSQL allocates the arrays for the
+/// first snapshot, and then reuses them.
 static TAKEN: BackendLocal<UnsafeCell<pg_sys::SnapshotData>> =
     // SAFETY: zeros are valid for all fields, and mean that no arrays are allocated.
     BackendLocal::new(UnsafeCell::new(unsafe { std::mem::zeroed() }));
@@ -26,8 +26,8 @@ static TAKEN: BackendLocal<UnsafeCell<pg_sys::SnapshotData>> =
 /// Calls the closure `action` with the snapshot of the current statement. Returns `None` if the snapshot is not an MVCC
 /// snapshot, or was taken during recovery.
 pub fn of_statement<T>(action: impl FnOnce(&StatementSnapshot) -> T) -> Option<T> {
-    // SAFETY: reads the active snapshot of this process. It stays active until the statement ends. The closure cannot
-    // keep the reference for longer, and does not pop the snapshot, because nothing in this extension does.
+    // SAFETY: reads the active snapshot of this process. The snapshot stays active until the statement ends, and the
+    // closure cannot keep the reference for longer. No code of this extension pops the snapshot.
     let snapshot = unsafe {
         if !pg_sys::ActiveSnapshotSet() {
             return None;
@@ -46,8 +46,8 @@ pub fn of_statement<T>(action: impl FnOnce(&StatementSnapshot) -> T) -> Option<T
 /// Takes a snapshot of the transactions that are now in progress, including the current transaction. During recovery,
 /// no such snapshot exists. The caller must already have a snapshot, or be about to end its transaction.
 pub fn take() -> Snapshot {
-    // SAFETY: takes a snapshot into memory that only this function uses. PostgreSQL's own function for this purpose cannot
-    // be used while a parallel query runs.
+    // SAFETY: takes a snapshot into memory that only this function uses. PostgreSQL's own function for this purpose
+    // cannot be used while a parallel query runs.
     let taken = unsafe { pg_sys::GetSnapshotData(TAKEN.get()).as_ref() }
         .expect("bug: GetSnapshotData returns its argument");
     // SAFETY: PostgreSQL has filled the array.

@@ -13,9 +13,9 @@ pub fn timestamptz(unix_us: i64) -> TimestampWithTimeZone {
         .expect("bug: a layout reaches beyond timestamptz")
 }
 
-/// Converts any number of microseconds to an `interval`. (`Interval::from_micros` calls `make_interval`, which since
-/// PostgreSQL 17 raises an error for the highest values. It would make every query of the status fail if the clock of a
-/// registry were absurd.)
+/// Converts any number of microseconds to an `interval`. (`Interval::from_micros` calls `make_interval`, which raises
+/// an error for the highest values since PostgreSQL 17. If a registry's clock were wrong by that much, every query of
+/// `snowflake_status` would fail.)
 pub fn interval(us: i64) -> Interval {
     Interval::new(0, 0, us).expect("bug: a single field has no mismatched signs")
 }

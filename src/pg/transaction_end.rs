@@ -11,8 +11,8 @@ use super::process;
 /// The actions of the extension.
 #[derive(Clone, Copy)]
 pub struct Actions {
-    /// Runs after the transaction has ended for all other sessions, by a commit, a rollback or PREPARE TRANSACTION.
-    /// Must not fail. Does not run in parallel workers.
+    /// Runs after a commit, a rollback or PREPARE TRANSACTION. At that time, other sessions already see that the
+    /// transaction has ended or is prepared. Must not fail. Does not run in parallel workers.
     pub ended: fn(),
     /// Runs before the transaction is prepared, after its deferred triggers. May fail.
     pub before_prepare: fn(),
@@ -29,8 +29,8 @@ pub fn register(actions: Actions) {
     unsafe { pg_sys::RegisterXactCallback(Some(on_event), std::ptr::null_mut()) };
 }
 
-/// This callback has no guard, because it runs at the end of every transaction. Only [`before_prepare`] calls functions
-/// that could fail.
+/// This callback has no guard, because a guard would slow down the end of every transaction. Only [`before_prepare`],
+/// which has a guard, calls functions that could fail.
 unsafe extern "C-unwind" fn on_event(event: pg_sys::XactEvent::Type, _argument: *mut c_void) {
     use pg_sys::XactEvent::*;
     let Some(actions) = ACTIONS.get() else { return };
@@ -40,8 +40,8 @@ unsafe extern "C-unwind" fn on_event(event: pg_sys::XactEvent::Type, _argument: 
         return;
     }
     match event {
-        // PostgreSQL calls the callbacks for these events after the transaction has ended for all other sessions, or was
-        // handed over to the list of prepared transactions.
+        // PostgreSQL calls the callbacks for these events after other sessions can see that the transaction has ended
+        // or is prepared.
         XACT_EVENT_COMMIT | XACT_EVENT_ABORT | XACT_EVENT_PREPARE => (actions.ended)(),
         XACT_EVENT_PRE_PREPARE => {
             // SAFETY: PostgreSQL calls this callback, so a guarded function may be called here.

@@ -1,8 +1,7 @@
 //! Access to values of type `text` and `bytea` as PostgreSQL passes them to functions.
 //!
-//! pgrx requires text arguments in UTF-8, even if the database has another encoding, and otherwise panics. The types in
-//! this module give a function the bytes of its argument. The function can then report the same error for every invalid
-//! string.
+//! pgrx panics if a text argument is not in UTF-8, even if the database has another encoding. The types in this module
+//! give a function the bytes of its argument. The function can then report the same error for every invalid string.
 
 use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
 use pgrx::prelude::*;
@@ -61,8 +60,8 @@ impl FromDatum for TextBytes<'_> {
     }
 }
 
-// SAFETY: the argument is declared as text, so the datum is a varlena. It is not null: a function with an argument of
-// this type is strict, and an `Option` of this type checks for null before it calls the function below.
+// SAFETY: the argument is declared as text, so the datum is a varlena. The datum is not null, because a function with
+// an argument of this type is strict, and an `Option` of this type checks for null before it calls the function below.
 unsafe impl<'fcx> ArgAbi<'fcx> for TextBytes<'fcx> {
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> TextBytes<'fcx> {
         // SAFETY: as above.
@@ -71,11 +70,11 @@ unsafe impl<'fcx> ArgAbi<'fcx> for TextBytes<'fcx> {
     }
 }
 
-/// A text that a function returns to PostgreSQL.
+/// A `text` value that a function returns to PostgreSQL.
 pub struct Text(pg_sys::Datum);
 
 impl Text {
-    /// Creates a text from ASCII characters, which are valid in every database encoding.
+    /// Creates a `text` value from ASCII characters, which are valid in every database encoding.
     #[inline]
     pub fn new(ascii: &str) -> Text {
         debug_assert!(ascii.is_ascii());

@@ -63,8 +63,8 @@ pub fn wait_uninterrupted(timeout: Duration, event: u32) {
     const MILLISECOND: Duration = Duration::from_millis(1);
     if timeout < MILLISECOND {
         // SAFETY: `my_wait_event_info` points to a word of this process in shared memory. In a process without shared
-        // memory, the pointer refers to a local variable. PostgreSQL sets the word in the same way, as a volatile
-        // word that other processes only read.
+        // memory, the pointer refers to a local variable. PostgreSQL itself also sets the word by a volatile write.
+        // Other processes only read the word.
         unsafe { pg_sys::my_wait_event_info.write_volatile(event) };
         std::thread::sleep(timeout);
         // SAFETY: as above.

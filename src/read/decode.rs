@@ -1,7 +1,7 @@
 //! Defines the functions that decode and encode IDs: `snowflake_decode`, the accessors, and `snowflake_encode`.
 //!
-//! Each function has two forms. The first form uses the session's layout, and is STABLE because that setting may
-//! change. The second form has a layout as an argument, and is IMMUTABLE. The accessors are declared in
+//! Each function has two forms. The first form uses the layout in setting `snowflake_id.layout`, and is STABLE because
+//! the setting may change. The second form has a layout as an argument, and is IMMUTABLE. The accessors are declared in
 //! `sql/parts/decode.sql`.
 
 use pgrx::IntoDatum;
@@ -17,7 +17,7 @@ use crate::read::layout_argument::LayoutArgument;
 
 fn decode(fcinfo: pg_sys::FunctionCallInfo, layout: &Layout, id: i64) -> Result<Row, Error> {
     let decoded = layout.decode(id)?;
-    // An identity field has at most 31 bits, a sequence at most 62.
+    // An identity field has at most 31 bits, and a sequence at most 62 bits.
     let integer = |value: Option<u32>| value.and_then(|value| (value as i32).into_datum());
     Ok(Row::new(
         fcinfo,
@@ -127,7 +127,7 @@ fn sequence(layout: &Layout, id: i64) -> Result<Option<i64>, RangeError> {
 
 #[inline]
 fn field(layout: &Layout, field: Field, id: i64) -> Result<Option<i64>, RangeError> {
-    // An identity field has at most 31 bits and fits an `int`. A sequence has at most 62 bits.
+    // An identity field has at most 31 bits, so it fits in an `int`. A sequence has at most 62 bits.
     Ok(layout.field_of(field, id)?.map(|value| value as i64))
 }
 

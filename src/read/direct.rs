@@ -1,9 +1,10 @@
-//! Functions that PostgreSQL calls without pgrx's wrapper. Each of them reads one number in a layout, and is often
-//! called for every row of a table.
+//! Functions that PostgreSQL calls without pgrx's wrapper. Each of these functions converts one number, an ID or a
+//! time, with a layout. Queries often call these functions for every row of a table.
 //!
-//! The wrapper takes 3 to 4 ns, nearly as much as the function itself. A call into PostgreSQL or a comparison of layout
-//! names takes about the same time. Therefore, the fast path does nothing that could panic or raise an error. If the
-//! layout is a constant in the query, it is remembered for the rest of the query. [`answer_slowly`] handles all other
+//! The wrapper takes 3 to 4 ns, which is nearly as long as the function itself. Without the wrapper, nothing handles
+//! panics and errors, so the fast path does nothing that could cause them. The fast path also avoids calls into
+//! PostgreSQL and comparisons of layout names, because each of them takes about as long as the wrapper. If the layout
+//! is a constant in the query, the layout is remembered for the rest of the query. [`answer_slowly`] handles all other
 //! cases.
 
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;

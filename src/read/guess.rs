@@ -7,7 +7,7 @@ use snowflake_id_core::guess::guess;
 use crate::pg::timestamp::{timestamptz, unix_us};
 
 /// Returns a row for each preset with which the ID may have been created, starting with the most likely
-/// preset. The function assumes that the newest IDs were created at `now()`.
+/// preset. The time of the ID may be at most one minute after `now()`.
 #[pg_extern(stable, parallel_safe)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn snowflake_guess_layout(
@@ -23,7 +23,7 @@ fn snowflake_guess_layout(
         name!(sequence, Option<i64>),
     ),
 > {
-    // An identity field has at most 31 bits, a sequence at most 62.
+    // An identity field has at most 31 bits, and a sequence at most 62 bits.
     let integer = |value: Option<u32>| value.map(|value| value as i32);
     TableIterator::new(guess(id, unix_us(now().into_inner())).into_iter().map(move |guess| {
         let decoded = guess.decoded;

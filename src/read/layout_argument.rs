@@ -15,7 +15,7 @@ pub struct LayoutArgument(pub Layout);
 pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(LayoutArgument, "text");
 
 // SAFETY: the argument is declared as text, so the datum is a varlena. Functions with such an argument are strict, so
-// it is not null.
+// the datum is not null.
 unsafe impl<'fcx> ArgAbi<'fcx> for LayoutArgument {
     #[inline]
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> LayoutArgument {

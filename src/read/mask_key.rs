@@ -1,5 +1,5 @@
-//! Keys for masks, public IDs and UUIDs. Callers pass a key as bytes or by name, and backends cache both kinds. The
-//! script `sql/parts/mask.sql` creates the table of named keys.
+//! Keys for masks, public IDs and UUIDs. Callers pass a key as bytes or by name. A backend caches prepared keys, and a
+//! call site caches the keys of names. The script `sql/parts/mask.sql` creates the table of named keys.
 
 use parking_lot::Mutex;
 use pgrx::prelude::*;
@@ -57,21 +57,22 @@ pub fn checked(key: &[u8]) -> Result<&[u8; KEY_BYTES], Error> {
     key.try_into().map_err(|_| Error::KeyLength(key.len()))
 }
 
-/// A named key. While the key is being changed, it has a second key, the previous or the next one (see
-/// `sql/parts/key_change.sql`).
+/// The keys of a name. While the key of a name is being changed, the name has a second key, which is the previous or
+/// the next key (see `sql/parts/key_change.sql`).
 pub struct NamedKey {
     key: Key,
     second: Option<Key>,
 }
 
 impl NamedKey {
-    /// Returns the key that makes masks, public IDs and UUIDs.
+    /// Returns the key for new masked numbers, public IDs and UUIDs.
     #[inline]
     pub fn key(&self) -> &[u8; KEY_BYTES] {
         &self.key
     }
 
-    /// Reads a public ID or a UUID. Both have a tag. If the key does not accept the tag, tries the second key.
+    /// Reads a public ID or a UUID, whose tag shows whether the right key is used. If the first key fails, tries the
+    /// second key.
     ///
     /// # Errors
     /// Returns the error of the first key.
@@ -84,10 +85,11 @@ impl NamedKey {
         }
     }
 
-    /// Returns the key that made a masked number. A masked number has no tag.
+    /// Returns the key with which a masked number was made.
     ///
     /// # Errors
-    /// Returns an error if there are two keys, because the wrong key would return the ID of another row.
+    /// Returns an error if there are two keys. A masked number has no tag that shows the right key, and with the wrong
+    /// key, the result could be the ID of a different row.
     #[inline]
     pub fn only(&self, name: &[u8]) -> Result<&[u8; KEY_BYTES], Error> {
         match self.second {
@@ -107,13 +109,14 @@ impl NamedKey {
 /// The names and keys that a call site has looked up, starting with the oldest entry.
 type Named = Mutex<Vec<(Box<[u8]>, NamedKey)>>;
 
-/// Looks up a named key, and calls `action` with the key. A query looks up each named key only once for all rows.
+/// Looks up a named key, and calls `action` with the key. The call site remembers the key for the other rows of the
+/// query.
 pub fn with_named_key<T>(
     fcinfo: pg_sys::FunctionCallInfo,
     name: &[u8],
     action: impl FnOnce(&NamedKey) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    // SAFETY: PostgreSQL passed fcinfo to the calling function, which remembers no other value.
+    // SAFETY: PostgreSQL passed fcinfo to the calling function, which remembers no other type of value.
     let (call, named) = unsafe {
         let call = Call::new(fcinfo);
         (call, call.remembered::<Named>().unwrap_or_else(|| call.remember(Named::default())))

@@ -1,6 +1,6 @@
-//! Defines `snowflake_min_id` and `snowflake_max_id`, which convert a range of time to a range of IDs. A query can
-//! then use an index on the ID. `sql/parts/range.sql` declares these functions. That file also defines predicates
-//! that are based on these functions. The predicates are written in SQL, so that the planner can inline them.
+//! Defines `snowflake_min_id` and `snowflake_max_id`, which convert a range of time to a range of IDs. A query can then
+//! use an index on the ID. `sql/parts/range.sql` declares these functions, and defines predicates that call the
+//! functions. The predicates are written in SQL, so that the planner can inline them.
 
 use snowflake_id_core::{Layout, RangeError};
 

@@ -13,11 +13,11 @@ const FILE: OwnFile = OwnFile {
     header: "# format 1: the lease of this server's worker ID, written by extension snowflake_id; a copy of this file cannot be used",
 };
 
-/// Reads the state in the file. If the state cannot be used completely, also returns the reason for the log.
+/// Reads the state in the file. If the state cannot be used completely, also returns the reason, which the caller logs.
 ///
 /// # Errors
-/// Returns the problem if another version has written the file. The server must not overwrite the file, because the
-/// leases that the newer version has used are known only from the evidence in it.
+/// Returns the problem if another version has written the file. The server must not overwrite the file, because only
+/// the evidence in the file shows which leases the other version has used.
 pub fn read() -> Result<(Found<LeaseState>, Option<String>), String> {
     let found = FILE.read()?;
     let problem = match &found {
@@ -31,7 +31,7 @@ pub fn read() -> Result<(Found<LeaseState>, Option<String>), String> {
     Ok((found, problem))
 }
 
-/// Writes the file. The new version is durable when this function returns.
+/// Writes the file. The new contents are durable when this function returns.
 pub fn write(state: &LeaseState) -> Result<(), String> {
     FILE.write(state)
 }

@@ -1,7 +1,7 @@
 //! The registry worker is the background worker that leases the identity of this server from the registry of
 //! the fleet.
 //!
-//! A lease is a range of time for IDs: see [`snowflake_id_core::lease`]. [`snowflake_id_core::lease_round`]
+//! A lease is a range of time for IDs (see [`snowflake_id_core::lease`]). [`snowflake_id_core::lease_round`]
 //! determines the next step of the protocol. This module carries out the steps:
 //!
 //! 1. The worker writes a request to the lease file ([`lease_file`]) before it sends the request to the

@@ -10,7 +10,7 @@ use crate::config;
 use crate::shared::lease;
 use crate::shared::memory::State;
 
-/// Minimum time before a rejected worker ID is requested again.
+/// The minimum time before a rejected worker ID is requested again.
 const LEAST_TIME_UNWANTED: Duration = Duration::from_secs(60);
 /// The maximum length of a list of rejected worker IDs that the registry accepts.
 const MOST_UNWANTED: usize = 10_000;

@@ -25,7 +25,7 @@ pub struct Failure {
     pub why: String,
     /// The time at which an identity may become free, in microseconds of Unix time, or 0 if unknown.
     pub free_from_us: i64,
-    /// Whether the helper thread is stuck. The process must exit.
+    /// Whether the helper thread is stuck. In this case, the process must exit.
     pub is_stuck: bool,
 }
 
@@ -62,8 +62,8 @@ impl Failure {
     }
 
     /// Converts an answer without a usable lease, or the failure of an effect. `last_registry` is the registry that
-    /// granted the last lease, and the time at which the server moved to it. A server that `is_old_copy` needs a lease
-    /// from this registry before it can move to another one.
+    /// granted the last lease, and the time at which the server moved to that registry. If `is_old_copy` is true, the
+    /// server needs a lease from that registry before it can move to another registry.
     pub fn of(
         refusal: Refusal,
         clock_offset: Duration,

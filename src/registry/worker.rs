@@ -31,7 +31,7 @@ use crate::shared::memory::State;
 
 /// How long a newly started server tries to renew its stored lease. Afterwards, it uses the lease without a renewal.
 const TIME_TO_RENEW_FIRST: Duration = Duration::from_secs(2);
-/// The pause after a problem that this server has to solve before it can contact the registry.
+/// The pause after a problem that prevents this server from contacting the registry.
 const PAUSE_WITHOUT_ROUND: Duration = Duration::from_secs(5);
 
 pub struct Worker {
@@ -40,8 +40,8 @@ pub struct Worker {
     round: LeaseRound,
     /// The connection of the current round.
     connection: Option<Connection>,
-    /// This server's clock when the last request was sent. The registry has compared this clock, even if the clock was
-    /// set before the answer arrived.
+    /// This server's clock when the last request was sent. The registry compares its own clock with this value, even if
+    /// this server's clock is set before the answer arrives.
     compared_clock: ClockOffset,
     /// True if the facts about this server are sent unchanged. The flag is false if the registry's database
     /// cannot represent all characters in the facts.
@@ -55,8 +55,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Reads the lease file. If a newer version has written the file, waits until an administrator removes it. Returns
-    /// `None` if the process must stop.
+    /// Reads the lease file. If a newer version has written the file, waits until an administrator removes the file.
+    /// Returns `None` if the process must stop.
     pub fn new(shared: &'static State) -> Option<Worker> {
         let mut report = Report::new();
         let (found, problem) = loop {
@@ -78,7 +78,8 @@ impl Worker {
         }
         let state = match found {
             Found::Own(state) => state,
-            // An administrator has removed the file so that the server can move to another registry.
+            // This is a new server, or an administrator has removed the file so that the server can move to another
+            // registry.
             Found::Nothing if !keeper.is_old_copy() => LeaseState::default(),
             Found::Nothing | Found::Damaged(_) => {
                 LeaseState::default().of_last_registry(keeper.last_registry())
@@ -123,8 +124,9 @@ impl Worker {
         }
     }
 
-    /// Determines the identities that this server can use. Gives up a lease that the server can never use: the lease
-    /// was granted before the last restart of the server, and the times of its use are unknown.
+    /// Determines the identities that this server can use. Gives up the lease if the keeper cannot use it, the gate has
+    /// no identity, and the lease was granted to an earlier process. The server can never use such a lease, because the
+    /// server does not know how much of it has been used.
     fn determine_needs(&mut self) {
         self.unwanted.update(self.shared, self.lease_time());
         self.asked_for = self.unwanted.needs();
@@ -143,7 +145,7 @@ impl Worker {
     /// Carries out effects until the next pause. Returns `None` if the process must stop.
     fn drive(&mut self, mut effect: Effect) -> Option<Rest> {
         self.failure = None;
-        // The lease that was known before the last step, but no longer is.
+        // The lease that was known before the last step and is no longer known.
         let mut lost: Option<Lease> = None;
         loop {
             let event = match effect {
@@ -252,7 +254,7 @@ impl Worker {
         }
     }
 
-    /// Returns whether the keeper already has the lease, possibly with an earlier end.
+    /// Returns whether the keeper already has the lease. The keeper's copy may have an earlier end.
     fn is_told(&self, lease: &Lease) -> bool {
         lease_status().lease.is_some_and(|told| told.is_same_range(lease))
     }
@@ -265,8 +267,8 @@ impl Worker {
         self.shared.server_status.wakeup.request();
     }
 
-    /// Withdraws the lease from the keeper. If the registry has just reported that another server also has the lease,
-    /// that server may have been issuing IDs for some time.
+    /// Withdraws the lease from the keeper. `twin` is the lease if the registry has just reported that another server
+    /// also has it. The other server may have been issuing IDs for some time, so the function raises a warning.
     fn withdraw(&self, twin: Option<Lease>) {
         lease::tell(|lease_status| lease_status.lease = None);
         self.shared.close_gate();

@@ -16,7 +16,7 @@ use crate::shared::segment_record::LONGEST_NAME;
 
 declare_c_function!(snowflake_segment_nextval_in_default);
 
-/// The original function, the table or zero, and the current user.
+/// The original function, the table (zero if only the privileges of the current user count), and the current user.
 #[derive(Clone, Copy, PartialEq)]
 struct Objects {
     function: pg_sys::Oid,
@@ -29,7 +29,7 @@ struct Objects {
 static ALLOWED: Mutex<Checked<(Objects, Box<[u8]>)>> = Mutex::new(Checked::new());
 
 /// Returns the next number of a segment for a column default. The arguments are the original function, the name of the
-/// segment, and the table or zero.
+/// segment, and the table (zero if only the privileges of the current user count).
 ///
 /// # Safety
 /// Only PostgreSQL may call this function, with the arguments that [`crate::defaults`] creates. Only the last argument
@@ -38,7 +38,7 @@ static ALLOWED: Mutex<Checked<(Objects, Box<[u8]>)>> = Mutex::new(Checked::new()
 pub unsafe extern "C-unwind" fn snowflake_segment_nextval_in_default(
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> pg_sys::Datum {
-    // SAFETY: by this function's contract. The text remains valid until the call ends.
+    // SAFETY: guaranteed by this function's contract. The text remains valid until the call ends.
     let ([function, table], text, name) = unsafe {
         let call = Call::new(fcinfo);
         let text = call.argument(1).cast_mut_ptr();

@@ -1,7 +1,8 @@
 //! A registry in the keeper's own database. A single server needs no other registry.
 //!
-//! The database may have a malicious owner, and the worker is a superuser. Therefore, the function must be a member of
-//! the extension, and is called by its OID. It runs with the rights of its owner, in a security-restricted operation.
+//! The database may have a malicious owner, and the worker is a superuser. Therefore, the registry's function must be a
+//! member of the registry's extension, and the worker calls the function by its OID. The function runs with the rights
+//! of its owner, in a security-restricted operation.
 
 use std::ffi::CStr;
 use std::panic::AssertUnwindSafe;
@@ -72,7 +73,8 @@ fn take(request: &str, most_rows: usize) -> Result<Option<Vec<Reply>>, Problem> 
         let text = "function snowflake_registry.take_local() does not belong to extension \"snowflake_id_registry\", or the owner of its schema could replace the function: change the owner of the schema to a superuser, or set snowflake_id.registry";
         Problem(text.into())
     })?;
-    // The owner of the extension may have replaced the function by one that never returns.
+    // SIGTERM must be able to end the call, because the owner of the extension may have replaced the function with one
+    // that never returns.
     let_sigterm_interrupt();
     // SAFETY: the worker's transactions all have a snapshot. The function was found by its argument types, so the
     // arguments match. The function belongs to the extension, and is written in PL/pgSQL.

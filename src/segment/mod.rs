@@ -13,12 +13,13 @@
 //! 4. The worker publishes the range in shared memory ([`crate::shared::segments`]). Backends take numbers from the
 //!    range ([`numbers`]).
 //!
-//! A crash between two steps loses numbers but repeats none. The registry never grants the lost numbers again, and the
-//! stored marks would reject such a grant. After a change of the registry, the worker reports all marks to the new
-//! registry before requesting a range.
+//! A crash between two steps loses numbers but repeats none. The registry never grants the lost numbers again. Once the
+//! end of the range is stored, the worker would also refuse such a grant. After a change of the registry, the worker
+//! reports all marks to the new registry before it requests a range.
 //!
 //! If a range belongs to a period, it is published when the period has started, and is not used after the period has
-//! ended. Ranges are never withdrawn, so a server never returns to an earlier period, no matter how its clock is set.
+//! ended. The numbers of a later period are higher, and a new range must be above the mark. Therefore, a server never
+//! returns to an earlier period, no matter how its clock is set.
 //!
 //! If the server was granted numbers before, the keeper starts the worker immediately. Otherwise, the keeper starts the
 //! worker when a call requests the first number.

@@ -22,14 +22,15 @@ const MAX_BATCH: i32 = 1_000_000;
 
 declare_c_function!(snowflake_segment_nextval);
 
-/// `snowflake_segment_nextval(text)`, without pgrx's wrapper, like [`crate::generate::nextval`]. The fast path calls no
-/// functions that could panic or raise an error. [`next_slowly`] does the rest.
+/// The function `snowflake_segment_nextval(text)` has no pgrx wrapper, for the same reason as
+/// [`crate::generate::nextval`]. The fast path calls no functions that could panic or raise an error. [`next_slowly`]
+/// calls such functions.
 ///
 /// # Safety
 /// Only PostgreSQL may call this function. The SQL declaration must be STRICT, with an argument of type text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn snowflake_segment_nextval(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: by this function's contract. The text remains valid until the call ends.
+    // SAFETY: guaranteed by this function's contract. The text remains valid until the call ends.
     let (call, name) = unsafe {
         let call = Call::new(fcinfo);
         (call, plain_bytes(call.argument(0).cast_mut_ptr()))
@@ -56,8 +57,8 @@ pub fn try_next(name: &[u8]) -> Option<i64> {
     Some(taken.first)
 }
 
-/// Returns the registry's clock, in microseconds of Unix time. This clock determines the end of a range. If ranges
-/// exist, shared memory exists as well.
+/// Returns the registry's clock, in microseconds of Unix time. This clock determines when a range has ended. The
+/// default value is never used, because ranges exist only in shared memory.
 fn registry_clock_us() -> i64 {
     segments().map_or(i64::MAX, |segments| segments.registry_clock_us())
 }
@@ -121,7 +122,7 @@ fn snowflake_segment_ranges(
         match ranges.last_mut().filter(|last| follows(last, &taken)) {
             Some(last) => last.count += taken.count,
             None => {
-                // A failed allocation would abort the process.
+                // Reserve the memory first, because a failed allocation in `push` would abort the process.
                 let bytes = 2 * (ranges.len() + 1) * size_of::<Taken>();
                 ranges.try_reserve(1).map_err(|_| Error::OutOfMemory { bytes })?;
                 ranges.push(taken);

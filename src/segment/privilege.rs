@@ -6,9 +6,9 @@
 //! limited.
 //!
 //! Each process reads the table once, and again after a change of the table or of a role. A trigger reports changes of
-//! rows as if the definition of the table had changed. Therefore, a change takes effect like a `GRANT`: in the same
-//! session at the next command, and in other sessions, also on standbys, at the latest in the next transaction. A
-//! rollback undoes the effect.
+//! rows as if the definition of the table had changed. Therefore, a change takes effect like a `GRANT`. The next
+//! command in the same session sees the change. Other sessions, including sessions on standbys, see it in their next
+//! transaction at the latest. A rollback undoes the effect.
 //!
 //! The table must be a member of the extension ([`relation`]). If the extension does not have the table, no role was
 //! ever limited. If the table exists but has other columns, only superusers can take numbers.
@@ -32,16 +32,17 @@ use crate::pg::rows::texts_of;
 /// The type `text[]`.
 const TEXTS: pg_sys::Oid = pg_sys::TEXTARRAYOID;
 
-/// True if no role is limited, as far as this process knows. In this case, a call costs only one load.
+/// True if this process knows that no role is limited. In this case, a check takes only one load.
 static IS_OPEN_TO_ALL: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
-/// The number of changes, known to this process, that may affect the table. Cached facts are outdated after a change.
+/// The number of changes that may affect the rights of roles, counted when this process learns of them. A change makes
+/// cached rights outdated.
 static CHANGES: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(0));
 
-/// The number of all changes, including changes of any relation.
+/// The number of all changes, including changes of other relations.
 static CHANGES_OF_ANYTHING: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(0));
 
-/// The table, if this process has found the table.
+/// The OID of the table, or `InvalidOid` if this process has not found the table.
 static TABLE: BackendLocal<Cell<pg_sys::Oid>> = BackendLocal::new(Cell::new(pg_sys::InvalidOid));
 
 /// The rights of roles.
@@ -91,8 +92,8 @@ pub fn allows(role: pg_sys::Oid, name: &[u8]) -> Result<bool, Error> {
     holds_for(role, |segments| segments.contain(name))
 }
 
-/// Returns whether a condition is true for the segments that a role may use. If the role may use all segments, the
-/// condition is true.
+/// Returns whether the condition `statement` is true for the segments that a role may use. The condition must be true
+/// if the role may use all segments.
 fn holds_for(role: pg_sys::Oid, statement: impl Fn(&Segments) -> bool) -> Result<bool, Error> {
     if IS_OPEN_TO_ALL.get() {
         return Ok(true);
@@ -124,7 +125,7 @@ pub fn changes_of_anything() -> u64 {
     CHANGES_OF_ANYTHING.get()
 }
 
-/// Starts to watch changes, at the first call.
+/// Starts to watch changes. Only the first call has an effect.
 pub fn watch_changes() {
     static IS_WATCHING: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
     if !IS_WATCHING.replace(true) {
@@ -144,8 +145,8 @@ fn find_table() -> Option<Relation> {
     table
 }
 
-/// Records a change of a relation, or of anything else. While the process has not found the table, any relation could
-/// be the table.
+/// Records a change of a relation, or of any object if the OID is invalid. While the process has not found the table,
+/// any relation could be the table.
 fn note_change(relation: pg_sys::Oid) {
     CHANGES_OF_ANYTHING.set(CHANGES_OF_ANYTHING.get() + 1);
     let table = TABLE.get();
@@ -155,7 +156,7 @@ fn note_change(relation: pg_sys::Oid) {
     }
 }
 
-/// Reads whether no role is limited, and the segments that a role may use. Unlocks the table.
+/// Reads the table, and unlocks it. Returns true if no role is limited, and the segments that this role may use.
 fn read(table: Option<Relation>, role: pg_sys::Oid) -> Result<(bool, Segments), Error> {
     let (mut is_open_to_all, mut is_valid, mut names) = (true, true, None);
     if let Some(table) = table {
@@ -181,8 +182,8 @@ fn read(table: Option<Relation>, role: pg_sys::Oid) -> Result<(bool, Segments), 
 
 declare_c_function!(snowflake_segment_grant_changed);
 
-/// The trigger function of table `segment_grant`. When the transaction commits, it informs all processes that the rows
-/// have changed.
+/// The trigger function of table `segment_grant`. The commit of the transaction then informs all processes that the
+/// rows have changed.
 ///
 /// # Safety
 /// Only PostgreSQL may call this function.
@@ -191,7 +192,7 @@ declare_c_function!(snowflake_segment_grant_changed);
 pub unsafe extern "C-unwind" fn snowflake_segment_grant_changed(
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> pg_sys::Datum {
-    // SAFETY: by this function's contract. In a call as a trigger, the context has this type.
+    // SAFETY: guaranteed by this function's contract. In a call as a trigger, the context has this type.
     unsafe {
         if !called_as_trigger(fcinfo) {
             Err(Error::NotCalledAsTrigger).or_report()

@@ -1,8 +1,8 @@
 //! The server's records about numbers of segments: the server's high-water mark for each name, the registry that
 //! answered last, and the tokens that registries have signed. The records are stored before a call gets a number.
 //!
-//! A range must be above the high-water mark. The server reports the mark to the registry. The registry continues above
-//! the mark even if it has lost commits or did not grant the numbers.
+//! A range must be above the high-water mark. The server reports the mark to the registry. The registry then grants
+//! only numbers above the mark, even if it has lost commits, or if another registry granted the numbers up to the mark.
 //!
 //! The high-water marks are stored twice:
 //!
@@ -10,8 +10,9 @@
 //! - in file `snowflake_id.segments` of the data directory, with the other records: the file outlives the extension.
 //!
 //! After a start, the server uses the higher mark. A base backup or a promoted standby may contain an outdated file.
-//! This is harmless, because the file excludes only numbers that are not granted again. At a clean stop, the file also
-//! contains the numbers that are left (see [`ticket`](super::ticket)).
+//! This is harmless, because the marks in the file exclude only numbers that were already granted, and a registry does
+//! not grant them again. After a clean stop, the file also contains the numbers that are left (see
+//! [`ticket`](super::ticket)).
 
 use snowflake_id_core::rest::Rest;
 use snowflake_id_core::segment_records::{Change, SegmentRecords};
@@ -65,8 +66,8 @@ impl RangeFile {
     /// Returns the numbers that were left at the last clean stop. Only the first call returns them.
     pub fn take_rest(&mut self) -> Option<Rest> {
         let rest = self.rest.take()?;
-        // The next worker must not find them again, even if nothing else changes. If this write fails, that worker
-        // finds no ticket.
+        // Remove the rest from the file, so that the next worker does not find it. If this write fails, the next worker
+        // finds the remaining numbers, but cannot redeem their ticket again.
         let _ = self.append(&[]);
         Some(rest)
     }
@@ -101,8 +102,8 @@ impl RangeFile {
         written.map_err(|problem| format!("could not write file \"{NAME}\": {problem}"))
     }
 
-    /// If the last attempt to store the records failed, tries again. Otherwise, a range could be fetched that cannot be
-    /// recorded, and would be lost.
+    /// Tries again to store the records if the last attempt failed. Without this attempt, the worker could fetch a
+    /// range that it cannot record, and the range would be lost.
     pub fn prove_writable(&mut self) -> Result<(), String> {
         if self.is_unwritable {
             self.append(&[])?;

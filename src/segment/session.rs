@@ -58,7 +58,7 @@ fn find_another(name: &[u8]) -> Option<&'static Known> {
     Some(known)
 }
 
-/// Remembers the place of a name after a number was taken from it.
+/// Remembers the place from which a number of this name was taken.
 pub fn remember(name: &[u8], place: Place) -> &'static Known {
     let place = (place, place.slot());
     if let Some(known) = find(name) {

@@ -11,7 +11,7 @@
 //!
 //! Rows are overwritten in place ([`crate::pg::rows`]). Like the horizon, the rows are excluded from dumps and
 //! publications, and protected from changes in SQL (see [`crate::keeper`]). The database may have a malicious owner,
-//! and the worker is a superuser: [`crate::pg::relation`] describes the precautions.
+//! and the worker is a superuser. [`crate::pg::relation`] describes the precautions.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -27,8 +27,8 @@ use crate::background::versions::{FORMAT_COLUMN, check_rows};
 use crate::pg::relation::{self, Extension, Kind, Relation};
 use crate::pg::rows::{RowAt, RowsFile, bytes_of, uuid_of};
 
-/// The format of the rows. A version that changes their meaning raises the number. A row is replaced only if it
-/// contains the result of [`values`], so such a version must also remember the format of each row.
+/// The format of the rows. A version that changes the meaning of the rows must raise this number. Such a version must
+/// also remember the format of each row, because a row is replaced only if it equals the result of [`values`].
 const FORMAT: i32 = 1;
 
 /// Names are stored in UTF-8, whatever the encoding of the database. The columns are never NULL, so the length of a
@@ -53,8 +53,8 @@ const NONE: i64 = -1;
 pub type Noted = BTreeMap<String, Had>;
 
 /// The rows of the view, as this process has read and written them. No other process writes rows of the file. If a row
-/// has changed nevertheless, the row stays unchanged, and an error is raised. A rollback does not undo changes, so all
-/// rows are read again after any error.
+/// has changed nevertheless, this process raises an error instead of overwriting the row. A rollback does not undo the
+/// changes that this process has made, so all rows are read again after any error.
 #[derive(Debug, Default)]
 pub struct Taken {
     file: Option<RowsFile>,
@@ -111,7 +111,7 @@ fn scan(relation: Relation) -> Result<(Taken, Noted), Problem> {
     let mut noted = Noted::new();
     relation.for_each_row_at(COLUMNS, |at, row| {
         if let Some((name, had)) = mark(row) {
-            // Each name has one row. If there are more, the higher marks count.
+            // Each name should have one row. If it has several rows, use the higher marks.
             noted.entry(name.clone()).or_default().merge(had.clone());
             taken.rows.entry(name).or_insert((at, had));
         }

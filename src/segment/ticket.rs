@@ -1,13 +1,13 @@
 //! The ticket of the numbers that are left when the server is stopped ([`Rest`](snowflake_id_core::rest::Rest)).
 //!
 //! At a clean stop, the worker takes all numbers that are left, so that no call can get them, and stores them in the
-//! range file. A copy of this file, or an earlier state of the disk, must not lead to a second use of the numbers.
-//! Therefore, the range file contains a ticket. The ticket is also the name of an empty file in shared memory of the
-//! host. Nothing copies or restores the empty file together with a disk.
+//! range file. The numbers must not be used a second time if the range file is copied, or if the disk is restored to an
+//! earlier state. Therefore, the range file contains a ticket, which is also part of the name of an empty file in the
+//! host's shared memory. The empty file is not copied or restored together with a disk.
 //!
-//! The worker that removes the empty file may use the numbers. No other worker can remove this file again, neither on a
-//! copy of the data directory nor after the disk was set back. If the host was restarted, the file does not exist, and
-//! the numbers are lost, as after a crash.
+//! The worker that removes the empty file may use the numbers. Because the file can be removed only once, no other
+//! worker can use the numbers, neither on a copy of the data directory nor after the disk was restored. If the host was
+//! restarted, the file does not exist, and the numbers are lost, as after a crash.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};

@@ -38,7 +38,7 @@ fn snowflake_segments_in_use() -> TableIterator<
     let records = (0..segment_table::used()).map(|at| (segment_table::record(at), segment_table::slot(at)));
     let rows = records.filter(|(record, _)| !record.name().is_empty()).map(move |(record, slot)| {
         let standing = slot.segment.standing();
-        // The position is NULL if the range is exhausted or its period has ended.
+        // Skip the current range if it is exhausted or its period has ended. The position is NULL if no range is left.
         let current =
             standing.current.filter(|range| standing.offset < range.count && range.ends_us > now_us);
         let next = standing.next.filter(|range| range.ends_us > now_us);

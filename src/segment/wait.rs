@@ -60,7 +60,7 @@ fn with_numbers<T>(name: &[u8], attempt: impl Fn(&Segments, Place) -> Option<T>)
         if let Some(result) = attempt(segments, place) {
             return Ok(result);
         }
-        // Otherwise, the slot has been assigned to another name.
+        // If the slot has been assigned to another name, find or assign a slot again.
         if place.is_current() {
             waiting.ask(place.at)?;
         }
@@ -83,7 +83,7 @@ fn checked_name(name: &[u8]) -> Result<String, Error> {
     Ok(text)
 }
 
-/// One call that waits.
+/// A call that waits for numbers.
 struct Waiting<'a> {
     segments: &'static Segments,
     name: &'a str,
@@ -108,9 +108,9 @@ impl<'a> Waiting<'a> {
             slot(at).calls_waited.fetch_add(1, Ordering::Relaxed);
         }
         if self.round.is_some_and(|round| self.segments.has_ended(round)) {
-            // The record must be read after the end of the round, because an older record may be outdated.
+            // The record must be read after the end of the round, because the round may have changed it.
             self.refuse(record())?;
-            // Try again: other calls have taken the new numbers, or another request may succeed.
+            // Try again, because other calls have taken the new numbers, or because another request may succeed.
             self.round = None;
         }
         want(at);

@@ -21,8 +21,9 @@ use crate::background::rounds;
 use crate::config;
 use crate::shared::segment_table;
 
-/// The maximum time that the worker sleeps without being woken: first without, then with a connection to the registry.
+/// The maximum time that the worker sleeps without being woken, if no connection to the registry is open.
 const IDLE_TIME: Duration = Duration::from_secs(10);
+/// The same maximum while a connection to the registry is open.
 const IDLE_TIME_IN_TOUCH: Duration = Duration::from_secs(2);
 
 impl Worker {

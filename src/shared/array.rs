@@ -48,20 +48,20 @@ impl<T: Default + PGRXSharedMemory> PgSharedMemoryInitialization for SharedArray
     type Value = ();
 
     unsafe fn on_shmem_request(&'static self) {
-        // SAFETY: called in the hook for such requests.
+        // SAFETY: this function is called in `shmem_request_hook`.
         unsafe { pg_sys::RequestAddinShmemSpace(self.bytes()) };
     }
 
     unsafe fn on_shmem_startup(&'static self, (): ()) {
         let mut was_found = false;
-        // SAFETY: called in the hook for this purpose. Only the postmaster runs the hook, so the lock for
-        // initialization is not needed.
+        // SAFETY: this function is called in `shmem_startup_hook`. Only the postmaster runs this hook, so
+        // `AddinShmemInitLock` is not needed.
         let first =
             unsafe { pg_sys::ShmemInitStruct(self.name.as_ptr(), self.bytes(), &mut was_found) }.cast::<T>();
         assert!(first.is_aligned(), "bug: shared memory is not aligned");
         let length = (self.length)();
         for at in 0..length {
-            // SAFETY: the block has room for all elements, and no other process exists that could use them.
+            // SAFETY: the block has room for all elements, and no other process can use them yet.
             unsafe { first.add(at).write(T::default()) };
         }
         self.first.store(first, Ordering::Relaxed);

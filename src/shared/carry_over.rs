@@ -3,10 +3,11 @@
 //! When a backend crashes, the postmaster reinitializes all shared memory, and the server continues. The
 //! history must survive: it contains the time up to which IDs may have been issued and the clock that was
 //! accepted. Therefore, the postmaster copies the history into a variable of its own before the old memory is
-//! removed, and back after the new memory has been created. No other process reads the variable.
+//! removed, and copies it back after the new memory has been created. No other process reads the variable.
 //!
-//! The crashed process may have damaged the memory. The postmaster therefore reads each word only once, and
-//! each word is a plain number. In the worst case, no IDs are issued until an administrator intervenes.
+//! The crashed process may have damaged the memory. Therefore, the history consists of plain numbers, so that no
+//! value can crash the postmaster, and the postmaster reads each number only once. In the worst case, no IDs
+//! are issued until an administrator intervenes.
 
 use std::cell::RefCell;
 
@@ -40,7 +41,7 @@ pub(super) fn request() {
 unsafe extern "C-unwind" fn on_startup() {
     let previous = *PREVIOUS_HOOK.borrow();
     if let Some(previous) = previous {
-        // SAFETY: this is a function for the same hook, called when PostgreSQL calls that hook.
+        // SAFETY: `previous` is a function for this hook, and PostgreSQL is calling the hook now.
         unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| previous()) };
     }
     STATE.get().server_status.history.copy_from(&COPY.borrow());

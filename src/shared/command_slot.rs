@@ -8,8 +8,8 @@
 //!                          withdraw             give_up              (the answer is discarded)
 //! ```
 //!
-//! Each arrow is one atomic exchange of a word that contains the phase and the ticket (the request's number). A
-//! withdrawn request is never carried out: withdrawing and claiming exchange the same old value, so only one of them
+//! Each arrow is one atomic change of a word that contains the phase and the ticket (the request's number). A withdrawn
+//! request is never carried out, because `withdraw` and `claim` exchange the same old value, so only one of these calls
 //! can succeed. The keeper claims a request right before the first irreversible step. A caller that stops waiting for a
 //! claimed request reports that the request may still be carried out.
 
@@ -42,7 +42,7 @@ pub enum Answer {
     Failed = 1,
     /// The request was refused because IDs are being issued under the identity.
     IdentityInUse = 2,
-    /// The request was refused because IDs were issued under the identity.
+    /// The request was refused because IDs were issued under the identity earlier.
     IdentityUsed = 3,
     /// The request was refused because it is not known which identities the server has used.
     HistoryUnknown = 4,
@@ -85,8 +85,8 @@ impl Ticket {
 }
 
 /// The slot. The caller writes the request in phase `Filling`, and the keeper writes the answer in phase `Claimed`.
-/// These writes are ordered by the exchange that ends the phase (Release) and the exchange or load that reads the next
-/// phase (Acquire).
+/// These writes are ordered by the change of the word that ends the phase (Release), and by the exchange or load that
+/// reads the next phase (Acquire).
 #[derive(Default)]
 pub struct CommandSlot {
     word: AtomicU64,
@@ -153,8 +153,8 @@ impl CommandSlot {
         self.exchange(ticket, Phase::Claimed, Phase::Abandoned)
     }
 
-    /// Stops waiting for a request in any phase. The request is withdrawn, or else abandoned, or else its answer is
-    /// discarded.
+    /// Stops waiting for a request in any phase. The request is withdrawn if the keeper has not claimed it, and
+    /// abandoned otherwise. If the keeper has already answered the request, the answer is discarded.
     pub fn leave(&self, ticket: Ticket) {
         if !self.withdraw(ticket) && !self.give_up(ticket) {
             self.take_answer(ticket);
@@ -176,8 +176,8 @@ impl CommandSlot {
         Some((ticket, request))
     }
 
-    /// Claims a request. Returns false if the request was withdrawn, even if another request is waiting by now, because
-    /// the tickets differ.
+    /// Claims a request. Returns false if the request was withdrawn. A request that was submitted since then is not
+    /// claimed, because it has a different ticket.
     pub fn claim(&self, ticket: Ticket) -> bool {
         self.exchange(ticket, Phase::Waiting, Phase::Claimed)
     }

@@ -1,12 +1,12 @@
-//! [`FairLock`]: a lock in which a wait for the exclusive lock is not prolonged by later requests for the shared lock.
+//! [`FairLock`]: a lock that makes later requests for the shared lock wait behind a request for the exclusive lock.
 //!
 //! An LWLock that is held in shared mode is granted to further shared requests, even if a process waits for the
 //! exclusive lock. If many sessions keep asking for the watermark, their shared locks overlap, and the waiting process
 //! does not get the exclusive lock. A wait for an LWLock has no time limit and cannot be canceled.
 //!
-//! A `FairLock` has a second lock, the entrance, which each process passes on its way to the shared lock. A process
-//! that waits for the exclusive lock holds the entrance, so later processes wait behind it. Shared requests hold the
-//! entrance only for an instant.
+//! A `FairLock` has a second lock, the entrance, which each process takes before it takes the main lock. A process that
+//! waits for the exclusive lock holds the entrance, so later processes wait at the entrance. A process that requests
+//! the shared lock holds the entrance only for an instant.
 
 use std::ffi::CStr;
 

@@ -15,9 +15,10 @@ pub struct HistoryWords {
     last_identity: AtomicU64,
     /// The OIDs of the database and the relation of the stored horizon, or 0 if no horizon was ever stored.
     stored_at: AtomicU64,
-    /// The clock offset that the clock watch last recorded, in microseconds, or 0 if it recorded none.
+    /// The clock offset that was last accepted, in microseconds, or 0 if no offset has been accepted.
     clock_offset_us: AtomicI64,
-    /// The floor of the last reset since the server was started, in microseconds of Unix time, or 0 if there was none.
+    /// The floor of the last reset since the server was started, in microseconds of Unix time, or 0 if there was no
+    /// reset.
     lowered_at_us: AtomicI64,
 }
 
@@ -60,19 +61,20 @@ impl HistoryWords {
     }
 
     /// Returns the last promise for a track: a value of the clock sequence, and the highest horizon that may
-    /// have been stored for it.
+    /// have been stored for that value.
     pub fn promised(&self, track: usize) -> Horizon {
         Horizon::from_word(self.tracks[track].promised.load(Ordering::Acquire))
     }
 
-    /// Release: a process that sees the horizon also sees all earlier writes that made the horizon durable.
+    /// Sets the published horizon. The store uses Release, so that a process that sees the horizon also sees all
+    /// earlier writes.
     pub(super) fn set_published(&self, track: usize, horizon: Horizon) {
         self.tracks[track].published.store(horizon.to_word(), Ordering::Release);
     }
 
-    /// Records that a horizon is about to be stored. Even if the stored rows are dropped before the commit, this record
-    /// contains every horizon that may be published. A promise for another value is overwritten, because that value is
-    /// no longer used or was never used.
+    /// Records that a horizon is about to be stored. The record covers every horizon that may be published, even if the
+    /// stored rows are dropped before the commit. A promise for another value is overwritten, because that value is no
+    /// longer used or was never used.
     pub fn promise(&self, track: usize, horizon: Horizon) {
         self.note_high(horizon.until_us());
         if self.promised(track).until_us_of(horizon.value()) <= horizon.until_us() {
@@ -93,15 +95,16 @@ impl HistoryWords {
     }
 
     /// Lowers the horizons for a reset. The new horizons can be lower than times that the last identity has used. If
-    /// the stored state is lost, only the last identity may continue above its promise. Therefore, the last identity is
-    /// cleared before the promises are lowered: no process can read this identity together with the lowered promises
-    /// (see [`HistoryWords::snapshot`]).
+    /// the stored state is lost, the last identity can continue at the promised horizons. Therefore, the last identity
+    /// is cleared before the promises are lowered, so that no process reads this identity together with the lowered
+    /// promises (see [`HistoryWords::snapshot`]).
     ///
     /// The caller must run a fence first. The lowered horizons must not be visible in the store before this call.
     /// Otherwise, the keeper would find that the stored horizons differ from its own.
     ///
-    /// `floor_us` is the time at which IDs begin again. It must be recorded here, because the lower horizons take
-    /// effect even if the keeper exits before the reset is complete and a backend then crashes.
+    /// `floor_us` is the time at which IDs begin again. This time must be recorded here, because the lower horizons can
+    /// take effect without a complete reset. This happens if the keeper exits during the reset, and a backend then
+    /// crashes.
     pub fn reset(&self, horizons: [Horizon; TRACKS], floor_us: i64) {
         self.lowered_at_us.store(floor_us, Ordering::Relaxed);
         self.last_identity.store(Identity::NOBODY, Ordering::Release);
@@ -131,7 +134,7 @@ impl HistoryWords {
         self.stored_at.store(u64::from(database) << 32 | u64::from(relation), Ordering::Release);
     }
 
-    /// Returns the clock offset that the clock watch last recorded.
+    /// Returns the clock offset that was last accepted.
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         let offset_us = self.clock_offset_us.load(Ordering::Relaxed);
         (offset_us != 0).then_some(ClockOffset::from_us(offset_us))
@@ -141,8 +144,7 @@ impl HistoryWords {
         self.clock_offset_us.store(offset.as_us(), Ordering::Relaxed);
     }
 
-    /// Returns the time at which IDs began again after the last reset since the server was started, in microseconds of Unix
-    /// time.
+    /// Returns the floor of the last reset since the server was started, in microseconds of Unix time.
     pub fn lowered_at_us(&self) -> Option<i64> {
         Some(self.lowered_at_us.load(Ordering::Relaxed)).filter(|&time_us| time_us != 0)
     }

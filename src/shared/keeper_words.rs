@@ -1,6 +1,6 @@
-//! The state that the keeper publishes about itself. Only the keeper writes it.
+//! The state that the keeper publishes about itself. Only the keeper writes this state, except for `is_restored`.
 //!
-//! Times are microseconds of Unix time; 0 means none.
+//! Times are in microseconds of Unix time. A time of 0 means that there is no such time.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
@@ -17,8 +17,8 @@ pub struct KeeperWords {
     pub clock_jump_us: AtomicI64,
     /// The offset of the clock as of the last cycle, in microseconds, or 0 before the first cycle.
     pub last_clock_offset_us: AtomicI64,
-    /// True if the running keeper has completed a cycle. A keeper that fails during its first cycle cannot
-    /// extend the horizon.
+    /// True if the running keeper has completed a cycle. Until then, the keeper may be unable to extend the
+    /// horizon.
     pub has_succeeded: AtomicBool,
     /// The reason why the gate is closed, as a [`Closed`].
     closed: AtomicU8,
@@ -30,8 +30,9 @@ pub struct KeeperWords {
     /// opens the gate.
     lease_from_us: AtomicI64,
     lease_until_us: AtomicI64,
-    /// The number of a lease status (see [`super::lease`]). The keeper cannot use the lease in this status, so the
-    /// registry worker requests another identity. The number is 0 if no other identity is needed.
+    /// The number of the last lease status (see [`super::lease`]) whose lease the keeper could not use, or 0 if the
+    /// keeper could use all leases. If the lease status still has this number, the registry worker requests another
+    /// identity.
     pub another_needed_after: AtomicU64,
     /// The identity in the server's row in table `snowflake_workers`, encoded by [`Identity::to_word`].
     row: AtomicU64,
@@ -41,8 +42,8 @@ pub struct KeeperWords {
     last_registry: [AtomicU64; 2],
     /// The time at which the server moved to `last_registry`.
     moved_at_us: AtomicI64,
-    /// True if the server is a copy that was made before the server moved to its last registry, and if the copy has not
-    /// leased an identity from that registry yet.
+    /// True if the server is a copy that was made before the move to `last_registry`, and has not leased an identity
+    /// from that registry yet.
     is_old_copy: AtomicBool,
     /// True once `set_identities` has been called.
     is_identity_known: AtomicBool,
@@ -54,13 +55,14 @@ pub struct KeeperWords {
 pub enum Closed {
     /// The keeper has not completed its first cycle, or has exited.
     Starting = 0,
-    /// Neither the settings nor table `snowflake_workers` specify an identity.
+    /// Neither the settings nor table `snowflake_workers` specifies an identity.
     NoWorkerId = 1,
     /// The report contains the problem that keeps the gate closed.
     Problem = 2,
     /// The registry has not granted an identity.
     NoLease = 3,
-    /// The identity is refused, because other servers or earlier IDs may have used it. The report contains the reason.
+    /// The identity is refused, because another server may use it, or because this server may already have issued IDs
+    /// under it. The report contains the reason.
     Refused = 4,
 }
 
@@ -153,8 +155,8 @@ impl KeeperWords {
         self.is_identity_known.load(Ordering::Acquire)
     }
 
-    /// Returns whether the server is a copy that was made before the server moved to its last registry, and whether the
-    /// copy has not leased an identity from that registry yet.
+    /// Returns whether the server is a copy that was made before the move to its last registry, and has not leased an
+    /// identity from that registry yet.
     pub fn is_old_copy(&self) -> bool {
         self.is_old_copy.load(Ordering::Relaxed)
     }

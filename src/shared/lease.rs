@@ -25,13 +25,13 @@ pub enum RegistryState {
     Granted,
     /// The registry does not answer, or answers with an error.
     Unreachable,
-    /// The registry's server has no such database.
+    /// The registry's server has no database with the configured name.
     NoDatabase,
     /// The registry's server does not let this server log in.
     LoginRefused,
     /// The database contains no registry, or an old version that lacks a function.
     NoRegistry,
-    /// The role of this server lacks a privilege in the registry, or may not connect to its database.
+    /// The role of this server lacks a privilege in the registry, or may not connect to the database.
     PermissionDenied,
     /// The registry has not been started.
     NotStarted,
@@ -131,7 +131,7 @@ impl LeaseStatus {
     }
 }
 
-// SAFETY: plain values without pointers; the LWLock around them orders all access.
+// SAFETY: the type contains plain values without pointers, and the LWLock orders all accesses to them.
 unsafe impl PGRXSharedMemory for LeaseStatus {}
 
 // SAFETY: as above.

@@ -2,9 +2,9 @@
 //!
 //! * Each process that can run transactions has its own [`Marks`]. The process and its parallel workers set the marks,
 //!   and the process clears them (see [`snowflake_id_core::marks`]).
-//! * A prepared transaction has no process. The process copies its marks to a list before it clears them. The list is
-//!   written under the exclusive lock and read under the shared lock. Readers ignore entries of transactions that have
-//!   ended. Such entries are reused later.
+//! * A prepared transaction has no process. Therefore, the process that prepares a transaction copies its marks to a
+//!   list before it clears them. The list is written under the exclusive lock and read under the shared lock. Readers
+//!   ignore entries of transactions that have ended. Such entries are reused later.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ struct Prepared {
     marks: Marks,
 }
 
-// SAFETY: consists of atomics only.
+// SAFETY: the type consists only of atomics.
 unsafe impl PGRXSharedMemory for ProcessMarks {}
 // SAFETY: as above.
 unsafe impl PGRXSharedMemory for Prepared {}
@@ -37,8 +37,9 @@ unsafe impl PGRXSharedMemory for Prepared {}
 // SAFETY: no other extension uses these names.
 static PROCESSES: SharedArray<ProcessMarks> =
     unsafe { SharedArray::new(c"snowflake_id marks", process::max_processes) };
-/// Each process can have one transaction that is not prepared yet. With this length, a new or reusable entry can always
-/// be found.
+/// The list of prepared transactions. The list has room for the maximum number of prepared transactions, and one more
+/// for each process, because each process may be about to prepare a transaction. An unused or reusable entry can
+/// therefore always be found.
 // SAFETY: as above.
 static PREPARED: SharedArray<Prepared> = unsafe {
     SharedArray::new(c"snowflake_id prepared transactions", || {
@@ -68,8 +69,9 @@ pub fn own() -> Option<&'static Marks> {
     OWN.get()
 }
 
-/// The slots that the current transaction has used without a mark of their own, each with a word from before the
-/// transaction's first ID. Since before that word, the transaction holds back the watermarks of all slots.
+/// The slots for which the current transaction had no mark left. Each slot is stored with a word that it had before the
+/// transaction took its first ID from the slot. Before the transaction read this word, it began to hold back the
+/// watermarks of all slots.
 static OTHERS: BackendLocal<RefCell<Vec<(usize, u64)>>> = BackendLocal::new(RefCell::new(Vec::new()));
 
 /// Marks a slot for the current transaction. Must be called before the transaction takes an ID from the slot.
@@ -83,13 +85,13 @@ pub fn set_own(index: usize, slot: &Slot) {
     }
 }
 
-/// Returns a word of a slot from before the current transaction's first ID in this slot.
+/// Returns a word that a slot had before the current transaction took its first ID from the slot.
 pub fn own_word(index: usize) -> Option<u64> {
     let other = || OTHERS.borrow().iter().find(|&&(other, _)| other == index).map(|&(_, word)| word);
     own()?.of(index).or_else(other)
 }
 
-/// Clears the marks of the current transaction. Must be called after it has ended.
+/// Clears the marks of the current transaction. Must be called after the transaction has ended.
 pub fn clear_own() {
     if let Some(marks) = own()
         && !marks.is_empty()

@@ -12,7 +12,7 @@ use super::server_status::ServerStatus;
 use super::slot_table::{Directory, SlotTable};
 use crate::error::Error;
 
-/// The part of the shared state that consists only of atomics.
+/// The part of the shared state that consists of atomics and condition variables.
 #[derive(Default)]
 #[repr(C)]
 pub struct State {
@@ -20,8 +20,8 @@ pub struct State {
     pub gate: CachePadded<Gate>,
     pub server_status: CachePadded<ServerStatus>,
     pub statistics: CachePadded<Statistics>,
-    /// The first transaction whose marks are certainly known, or 0 if no IDs were issued since shared memory was
-    /// created.
+    /// The first transaction whose marks cannot have been lost in a restart, or 0 if the keeper has not determined the
+    /// floors yet.
     first_transaction: AtomicU64,
     pub(super) slot_table: SlotTable,
 }
@@ -40,8 +40,8 @@ pub struct Statistics {
     pub largest_step_back_us: AtomicU64,
 }
 
-// SAFETY: consists of atomics only; the one pointer is to shared memory, which has the same address in every
-// process.
+// SAFETY: the type consists of atomics and condition variables. Its pointers refer to latches in shared memory, which
+// has the same address in every process.
 unsafe impl PGRXSharedMemory for State {}
 
 // SAFETY: no other extension uses these names.
@@ -62,13 +62,13 @@ pub(super) fn request() {
 }
 
 impl State {
-    /// Records the next transaction, before the first ID is issued. Transactions that were prepared before a restart
-    /// are older.
+    /// Records the next transaction as the first one whose marks are known. Must be called before the first ID is
+    /// issued. Older transactions may have been prepared before a restart, in which their marks were lost.
     pub(super) fn note_first_transaction(&self, next: u64) {
         let _ = self.first_transaction.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Returns the first transaction whose marks are certainly known.
+    /// Returns the first transaction whose marks cannot have been lost in a restart.
     pub(super) fn first_transaction(&self) -> u64 {
         self.first_transaction.load(Ordering::Relaxed)
     }

@@ -6,16 +6,16 @@
 //! * `gate` (one word): the keeper opens and closes the gate. The registry worker closes the gate when a
 //!   lease is withdrawn. Every attempt to take an ID reads the gate.
 //! * the slots and their directory: see [`slots`] and [`tracks`].
-//! * `server_status`: see [`server_status`]. Each writer has a separate type in `server_status`.
+//! * `server_status`: see [`server_status`]. The comment on each part names the processes that write it.
 //! * the statistics: any process adds to them, and nothing depends on them.
 //! * the lease status, written by the registry worker: see [`lease`].
 //! * the slots of segments: see [`segments`] and [`segment_table`].
 //! * the hosts at which connection attempts got stuck: see [`stuck`].
 //! * the marks of transactions in progress: see [`marks`].
 //! * the samples of the watermarks: see [`samples`].
-//! * the report (the keeper's current problem): written by the keeper under the exclusive lock.
+//! * the report (the keeper's current problem and warning): written by the keeper under the exclusive lock.
 //!
-//! The orderings of the atomics, and why they suffice, are explained in [`snowflake_id_core::slot`].
+//! [`snowflake_id_core::slot`] explains the orderings of the atomics and why they suffice.
 //!
 //! After a crash of a backend, the postmaster reinitializes this memory, but carries over the history of the
 //! server ([`carry_over`]). State that must survive a restart is stored on disk ([`crate::keeper`]).

@@ -26,7 +26,7 @@ impl Report {
     }
 }
 
-// SAFETY: plain values without pointers; the LWLock around them orders all access.
+// SAFETY: the type contains plain values without pointers, and the LWLock orders all accesses to them.
 unsafe impl PGRXSharedMemory for Report {}
 
 // SAFETY: as above.

@@ -19,7 +19,7 @@ use crate::pg::process;
 #[derive(Clone, Copy, Default)]
 struct Times([SinceBoot; SAMPLES]);
 
-// SAFETY: plain values without pointers; the LWLock around them orders all access.
+// SAFETY: the type contains plain values without pointers, and the LWLock orders all accesses to them.
 unsafe impl PGRXSharedMemory for Times {}
 
 // SAFETY: no other extension uses these names.
@@ -38,8 +38,8 @@ const RUNNING: usize = LOW + MAX_SLOTS;
 /// Stands for the watermark of a slot that was not in use. No slot contains this word.
 const NONE: u64 = u64::MAX;
 
-/// PostgreSQL's list of running transactions has room for each process and each prepared transaction. The transaction
-/// that takes the snapshot is added to the list.
+/// Returns the number of words in a sample. PostgreSQL's list of running transactions has room for each process and
+/// each prepared transaction. The transaction that takes the snapshot is added to this list.
 fn words_of_sample() -> usize {
     RUNNING + process::max_processes() + process::max_prepared_transactions() + 1
 }
@@ -50,7 +50,7 @@ pub(super) fn request() {
     pg_shmem_init!(WORDS = ());
 }
 
-/// Returns the watermarks in the newest sample that holds for a statement with this snapshot, indexed by slot.
+/// Returns the watermarks in the newest sample that is valid for a statement with this snapshot, indexed by slot.
 pub fn find(statement: &Snapshot) -> Option<Vec<Option<u64>>> {
     let times = TIMES.share();
     let mut by_age: Vec<_> = times.0.into_iter().zip(WORDS.get().chunks(words_of_sample())).collect();

@@ -21,7 +21,7 @@ pub struct Record {
     /// The last number that the segment can ever provide, or 0 if this number is unknown.
     pub max_value: i64,
     detail: BoundedText,
-    /// The name of an existing segment. This record's name is probably a misspelling of it.
+    /// The name of an existing segment that was probably meant, or empty if there is none.
     near: Name,
 }
 
@@ -39,7 +39,7 @@ impl Record {
         self.detail.set(text.unwrap_or_default());
     }
 
-    /// Returns the name of an existing segment of which this record's name is probably a misspelling.
+    /// Returns the name of an existing segment if this record's name is probably a misspelling of that name.
     pub fn near(&self) -> Option<&str> {
         Some(self.near.text()).filter(|name| !name.is_empty())
     }

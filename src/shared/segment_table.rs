@@ -27,8 +27,8 @@ use crate::error::Error;
 use crate::pg::clock;
 use crate::pg::random::random_bytes;
 
-/// A name can lose its slot if the registry has not answered a request for the name, and if no call has waited for the
-/// name during this time.
+/// The time without a waiting call after which a name can lose its slot, if the registry has not answered the request
+/// for the name.
 const IDLE_AFTER_US: i64 = 10_000_000;
 
 /// The atomics of one segment.
@@ -57,7 +57,7 @@ impl Place {
         slot(self.at)
     }
 
-    /// Takes numbers of the name. See [`Segment::take_in`].
+    /// Takes numbers from the slot if the slot still belongs to the name. See [`Segment::take_in`].
     #[inline]
     pub fn take(self, slot: &Slot, clock: impl Fn() -> i64, n: NonZeroU64) -> Result<Taken, Dry> {
         slot.segment.take_in(self.tenure, clock, n)
@@ -82,7 +82,7 @@ impl Slot {
     }
 }
 
-/// What is lost when a slot is reassigned.
+/// The loss that results from reassigning a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loss {
     Nothing,
@@ -139,15 +139,15 @@ struct Head {
     key: [u8; 16],
 }
 
-// SAFETY: consists of atomics only.
+// SAFETY: the type consists only of atomics.
 unsafe impl PGRXSharedMemory for Slot {}
-// SAFETY: plain values and atomics without pointers. The lock orders all access to the record.
+// SAFETY: the type contains plain values and atomics without pointers. The lock orders all accesses to the record.
 unsafe impl PGRXSharedMemory for Entry {}
 // SAFETY: see above.
 unsafe impl Sync for Entry {}
-// SAFETY: consists of atomics only.
+// SAFETY: the type consists only of atomics.
 unsafe impl PGRXSharedMemory for Link {}
-// SAFETY: plain values without pointers; the LWLock around them orders all access.
+// SAFETY: the type contains plain values without pointers, and the LWLock orders all accesses to them.
 unsafe impl PGRXSharedMemory for Head {}
 
 // SAFETY: no other extension uses these names.
@@ -161,7 +161,7 @@ static ENTRIES: SharedArray<Entry> =
 // SAFETY: as above.
 static BUCKETS: SharedArray<Link> =
     unsafe { SharedArray::new(c"snowflake_id segment buckets", config::max_segments) };
-/// One bit for each slot that needs the attention of the worker. SeqCst: see
+/// One bit for each slot. The bit is set if the slot needs the attention of the worker. SeqCst: see
 /// [`super::segments::Segments::begin_round`].
 // SAFETY: as above.
 static WANTED: SharedArray<AtomicU64> =
@@ -256,7 +256,7 @@ impl Exclusive {
 
     /// Removes the name, if any, from a slot.
     fn vacate(&mut self, at: usize) {
-        // The chain is followed by the names of its records.
+        // `link_to` compares the names in the records, so the record is cleared last.
         let former = *self.record(at);
         if !former.name().is_empty() {
             self.link_to(former.name()).set(ENTRIES.get()[at].next.get());
@@ -276,7 +276,7 @@ impl Exclusive {
 
 /// Returns the place of a name, and assigns a slot to the name if necessary.
 pub fn find_or_assign(name: &str) -> Result<Place, Error> {
-    // The lock keeps the tenure.
+    // The tenure cannot change while the lock is held.
     let place = |at: usize| Place { at, tenure: slot(at).segment.tenure() };
     {
         let table = share();
@@ -362,7 +362,7 @@ pub fn note(at: usize, name: &str, change: impl FnOnce(&mut Record)) {
 }
 
 /// Calls the closure `action` with the slot at this index if the slot belongs to this name. During the call, the slot
-/// cannot be reassigned, because that requires the exclusive lock.
+/// cannot be reassigned, because only a process with the exclusive lock can reassign slots.
 pub fn with_slot_of<T>(at: usize, name: &str, action: impl FnOnce(&Slot) -> T) -> Option<T> {
     let table = share();
     (table.record(at).name() == name).then(|| action(slot(at)))

@@ -5,9 +5,10 @@
 //! * The ranges of a slot: written only by the segments worker, which stores a range durably before it publishes the
 //!   range (see [`crate::segment`]). All backends take numbers from the ranges without a lock (see
 //!   [`snowflake_id_core::segment`]).
-//! * The table, which contains the segment of each slot and the registry's last answer about it: backends assign slots
-//!   to names, and the worker writes the rest. Both hold the exclusive lock (see [`super::segment_table`]).
-//! * The flags of wanted slots: set by waiting backends, cleared by the worker before it asks the registry.
+//! * The table, which contains the segment of each slot and the registry's last answer about the segment: backends
+//!   assign slots to names, and the worker writes the rest, always under the exclusive lock (see
+//!   [`super::segment_table`]).
+//! * The flags of wanted slots: set by backends and the worker, and cleared by the worker before it asks the registry.
 //! * The rounds: counted by the worker. A backend's request is answered by a round that starts after the request.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -23,7 +24,7 @@ use super::{memory, segment_table};
 use crate::error::Error;
 use crate::pg::clock;
 
-/// The state that consists of atomics only.
+/// The state that consists of atomics and a condition variable.
 #[derive(Default)]
 pub struct Segments {
     /// The wakeup of the segments worker.
@@ -40,16 +41,16 @@ pub struct Segments {
     registry_clock: AtomicI64,
 }
 
-/// The reason why no numbers are available, if the registry does not answer.
+/// The problem that prevents the worker from getting numbers, if there is one.
 #[derive(Clone, Copy, Default)]
 struct Problem {
     text: BoundedText,
-    /// The time at which the registry stopped answering, in microseconds of Unix time.
+    /// The time of the first failure since the registry's last answer, in microseconds of Unix time.
     since_us: i64,
     trouble: Trouble,
 }
 
-/// The reason why no numbers are available.
+/// The kind of a problem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trouble {
     /// The registry does not answer, or its answer is invalid.
@@ -65,11 +66,11 @@ pub enum Trouble {
     Mismatch(Mismatch),
 }
 
-// SAFETY: consists of atomics only; the one pointer is to shared memory, which has the same address in every
-// process.
+// SAFETY: the type consists of atomics and a condition variable. Its only pointer refers to a latch in shared memory,
+// which has the same address in every process.
 unsafe impl PGRXSharedMemory for Segments {}
 
-// SAFETY: plain values without pointers; the LWLock around them orders all access.
+// SAFETY: the type contains plain values without pointers, and the LWLock orders all accesses to them.
 unsafe impl PGRXSharedMemory for Problem {}
 
 // SAFETY: no other extension uses these names.
@@ -87,24 +88,24 @@ pub(super) fn request() {
 
 /// Returns the shared state, or an error if the library was not preloaded.
 pub fn segments() -> Result<&'static Segments, Error> {
-    memory::state()?; // All structures exist, or none.
+    memory::state()?; // Either all structures exist, or none do.
     Ok(STATE.get())
 }
 
-/// The reason why the registry does not answer.
+/// The problem that prevents the worker from getting numbers.
 pub struct RegistryProblem {
     pub text: String,
     pub since_us: i64,
     pub trouble: Trouble,
 }
 
-/// Returns the reason why the registry does not answer, or `None` if the registry answers.
+/// Returns the current problem, or `None` if there is no problem.
 pub fn registry_problem() -> Option<RegistryProblem> {
     let problem = PROBLEM.share();
     Some(RegistryProblem { text: problem.text.text()?, since_us: problem.since_us, trouble: problem.trouble })
 }
 
-/// Sets or clears the reason why the registry does not answer.
+/// Sets the current problem. If `text` is `None`, clears the problem.
 pub fn report_problem(text: Option<&str>, trouble: Trouble) {
     let mut problem = PROBLEM.exclusive();
     if text.is_some() && problem.text.text().is_none() {

@@ -1,8 +1,8 @@
-//! Values by which the keeper, the backends and administrators inform one another. Each writer has its own
-//! type.
+//! The state through which the keeper, the backends and administrators inform one another. The comment on
+//! each part names the processes that write it.
 //!
-//! Times are microseconds of Unix time; 0 means none. Accesses to the words are Relaxed, unless a comment
-//! states that one word orders the accesses to another word.
+//! Times are in microseconds of Unix time. A time of 0 means that there is no such time. Accesses to a word are
+//! Relaxed, unless they order accesses to other words.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
@@ -15,7 +15,7 @@ use super::keeper_words::KeeperWords;
 use super::wait::Signal;
 use super::wakeup::Wakeup;
 
-/// The words of all writers.
+/// The words of all writers. The comment on each part names the processes that may write it.
 #[derive(Default)]
 pub struct ServerStatus {
     pub history: HistoryWords,

@@ -43,8 +43,8 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Records that the slot was set to a new word. The server has issued no ID from this slot with the clock
-    /// sequence value of the new word.
+    /// Records that the slot was set to a new word. Earlier IDs from this slot no longer count towards its
+    /// high-water mark.
     pub(super) fn note_new(&self, word: u64) {
         self.end_of_use_us.store(0, Ordering::Relaxed);
         self.set_to.store(word, Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl Default for Directory {
     }
 }
 
-// SAFETY: plain values without pointers; the LWLock around them orders all access.
+// SAFETY: the type contains plain values without pointers, and the LWLock orders all accesses to them.
 unsafe impl PGRXSharedMemory for Directory {}
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

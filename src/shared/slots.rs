@@ -27,7 +27,7 @@ pub struct SlotInUse {
 
 /// A snapshot of the state of a slot.
 pub struct SlotFacts {
-    /// The layout after which the slot is named. Other layouts may share the slot.
+    /// The layout in the directory entry of the slot. Other layouts may share the slot.
     pub layout: Layout,
     pub key: SlotKey,
     /// Whether all layouts have left the slot because the clock was set back.
@@ -72,9 +72,9 @@ pub fn find_or_assign(layout: &Layout) -> Result<SlotInUse, Error> {
     Ok(state.slot_at(free, &key))
 }
 
-/// Names a slot after this layout if this layout will use the slot for longer than the layout in the
-/// directory. On track 0, the layout with the narrower clock sequence keeps the slot for longer. On track 1,
-/// the layout with the wider clock sequence does.
+/// If this layout will use its slot for longer than the layout in the directory entry of the slot, replaces the layout
+/// in the entry. On track 0, the layout with the narrower clock sequence uses the slot for longer. On track 1, the
+/// layout with the wider clock sequence does.
 pub fn name_after(layout: &Layout) -> Result<(), Error> {
     let key = state()?.key_of(layout);
     let is_named_after_another = |entry: &SlotEntry| match entry {

@@ -11,15 +11,15 @@ use crate::pg::clock;
 
 /// The maximum number of remembered hosts.
 const MOST_HOSTS: usize = 64;
-/// How long the recorded hosts are still tried last after a connection has succeeded.
+/// The time after a successful connection during which the recorded hosts are still tried last.
 const TIME_ASIDE: Duration = Duration::from_secs(60);
-/// The pause before a connection attempt, which each process that exits without having connected doubles. After the
-/// first one, the pause is therefore a second.
+/// The base of the pause before a connection attempt. Each process that exits without connecting doubles the pause, so
+/// the pause is 1 s after the first such process.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The maximum pause before a connection attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// A host.
+/// A host at which a process got stuck.
 #[derive(Clone, Copy, Default)]
 struct Mark {
     /// A hash of the host's name. If the hashes of two hosts are equal, both hosts are tried late, which is
@@ -27,7 +27,7 @@ struct Mark {
     host: u64,
     /// The time at which a process last got stuck at this host, or 0 if this entry is unused.
     at: SinceBoot,
-    /// The time until which this host is tried last.
+    /// The end of the period during which this host is tried last.
     until: SinceBoot,
 }
 
@@ -46,7 +46,7 @@ impl Default for Stuck {
     }
 }
 
-// SAFETY: plain values without pointers; the LWLock around them orders all access.
+// SAFETY: the type contains plain values without pointers, and the LWLock orders all accesses to them.
 unsafe impl PGRXSharedMemory for Stuck {}
 
 // SAFETY: as above.

@@ -82,7 +82,7 @@ impl State {
     /// Returns the first tick that slots with this key may not use.
     pub(super) fn first_unusable_tick(&self, key: &SlotKey) -> u64 {
         match self.published_us(key.track()) {
-            // A layout whose epoch is before 1970 has ticks before instant 0.
+            // Instant 0 would permit ticks of a layout whose epoch is before 1970.
             0 => 0,
             published_us => key.first_tick_from(published_us.min(self.server_status.keeper.until_us())),
         }
@@ -175,8 +175,8 @@ impl State {
     }
 
     /// Runs a fence, and lowers the published horizons so that no more IDs can be issued. For each track,
-    /// returns the high-water mark of the issued IDs or the floor, whichever is higher. IDs below the floor
-    /// may have been issued earlier.
+    /// returns the high-water mark of the issued IDs or the floor, whichever is higher. The floor counts,
+    /// because IDs below the floor may have been issued earlier.
     pub fn shutdown_horizons(&self) -> [Horizon; TRACKS] {
         let directory = DIRECTORY.exclusive();
         self.fence_in(&directory, [0; TRACKS], false);

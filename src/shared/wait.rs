@@ -36,8 +36,8 @@ impl Signal {
     }
 }
 
-/// The last count of a signal that a call has seen. The call checks its condition once before it first
-/// sleeps, so no event is missed.
+/// The last count that a waiting call has read from a signal. The call checks its condition once before it
+/// first sleeps, so no event is missed.
 pub struct Watch<'a> {
     signal: &'a Signal,
     seen: Cell<Option<u64>>,

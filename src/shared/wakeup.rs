@@ -1,10 +1,10 @@
-//! How background workers are woken.
+//! Waking background workers.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use pgrx::pg_sys;
 
-/// Wakes a background worker by its latch.
+/// Wakes a background worker by setting its latch.
 #[derive(Default)]
 pub struct Wakeup {
     /// True if the worker was requested. A process that requests the worker sets this flag, and the worker
@@ -18,7 +18,7 @@ pub struct Wakeup {
 impl Wakeup {
     /// Registers the calling process as the worker. Returns false if another worker is registered.
     pub fn attach(&self) -> bool {
-        // SAFETY: plain variables of this process; the latch is in shared memory and is never freed.
+        // SAFETY: reads plain variables of this process. The latch is in shared memory and is never freed.
         let (pid, latch) = unsafe { (pg_sys::MyProcPid, pg_sys::MyLatch) };
         let is_first = self.pid.compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_first {

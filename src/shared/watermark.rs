@@ -21,8 +21,8 @@ pub struct LayoutWatermark {
 }
 
 impl State {
-    /// Returns the highest watermark that holds for a statement with this snapshot, or `None` if no watermark is known to
-    /// hold. The layout must not have a clock sequence.
+    /// Returns the highest known watermark that is valid for a statement with this snapshot, or `None` if no valid
+    /// watermark is known. The layout must not have a clock sequence.
     pub fn watermark(&'static self, layout: &Layout, statement: &Snapshot) -> Option<i64> {
         let directory = DIRECTORY.share();
         if !self.server_status.is_begun() {
@@ -43,13 +43,13 @@ impl State {
                 let counter = self.counter_of(index, &key, (*low.get(index)?)?);
                 id_at(layout, counter, self.identity_of(index))
             }
-            // Since the floor, this server has issued no IDs of this layout.
+            // Since the floor was set, this server has issued no IDs of this layout.
             None => id_at(layout, self.first_counter(&key), None),
         })
     }
 
-    /// Returns the current watermark of each layout in use, regardless of statements. Layouts with a clock sequence are
-    /// omitted.
+    /// Returns the current watermark of each layout in use. The watermarks may be too high for a statement with an
+    /// older snapshot. Layouts with a clock sequence are omitted.
     pub fn watermarks(&'static self) -> Vec<LayoutWatermark> {
         let directory = DIRECTORY.share();
         let low = self.low_water(&directory);
@@ -80,8 +80,8 @@ impl State {
 
     /// Returns the counter of a watermark, given the word that holds the watermark back. The directory must be locked.
     ///
-    /// The result does not include counters that a fence skipped. If the server is restarted before more IDs are
-    /// issued, IDs can begin at the skipped counters, because the shutdown horizon does not include them.
+    /// The result is not above counters that a fence skipped. If the server is restarted before more IDs are issued,
+    /// IDs can begin at the skipped counters, because the shutdown horizon is not above these counters either.
     fn counter_of(&self, index: usize, key: &SlotKey, word: u64) -> u64 {
         let current = self.slot_table.slots[index].word();
         let end_of_use_us = self.slot_table.records[index].end_of_use_us(key, current);
@@ -89,14 +89,15 @@ impl State {
         key.parts(word).1.min(key.first_counter_from(end_of_use_us.max(floor_us)))
     }
 
-    /// Returns the identity of the gate, with the first counter of a slot that this identity may have used. The directory
-    /// must be locked.
+    /// Returns the identity of the gate, with the first counter of a slot that this identity may have used. The
+    /// directory must be locked.
     fn identity_of(&self, index: usize) -> Option<(Identity, u64)> {
         Some((self.gate.identity()?, self.slot_table.records[index].identity_from()))
     }
 
-    /// Returns whether the current transaction may have taken this ID: the ID was taken after the transaction first
-    /// used the slot, and contains the identity of the server. The layout must not have a clock sequence.
+    /// Returns whether the current transaction may have taken this ID. This is the case if the ID was taken after the
+    /// transaction first used the slot, and contains the identity of the server. The layout must not have a clock
+    /// sequence.
     pub fn is_own_id(&'static self, layout: &Layout, id: i64) -> bool {
         let directory = DIRECTORY.share();
         let key = SlotKey::of(layout);
@@ -104,8 +105,8 @@ impl State {
         let slot = &self.slot_table.slots[index];
         let counter = key.counter_at(parts.tick) + parts.sequence;
         let is_taken_since = |mark: u64| (mark..slot.word()).contains(&counter);
-        // A watermark below the first counter of the identity contains no identity, so any identity is above the
-        // watermark.
+        // Below the first counter of the identity, a watermark contains zeros instead of the identity. An ID with any
+        // identity is therefore at or above the watermark.
         let has_identity = self
             .identity_of(index)
             .is_none_or(|(identity, from)| counter < from || id_of(layout, counter, identity) == Some(id));

@@ -1,10 +1,10 @@
 //! The answers that the current transaction has received.
 //!
 //! A statement may call `snowflake_watermark()` for each row. The watermark grows during the statement. If a later call
-//! returned a higher watermark, the statement could omit one row and return a later row. A reader that continues after
-//! the later row would never see the omitted row. Therefore, all calls with the same snapshot get the same answer, even
-//! if it is NULL. A cursor keeps its snapshot over many statements, so an answer is kept as long as its snapshot may be
-//! in use.
+//! returned a higher watermark, the statement could omit a row and return a row with a higher ID. A reader that
+//! continues after the higher ID would never see the omitted row. Therefore, all calls with the same snapshot get the
+//! same answer, even if the answer is NULL. A cursor keeps its snapshot over many statements, so an answer is kept as
+//! long as its snapshot may be in use.
 
 use parking_lot::Mutex;
 use pgrx::pg_sys::TransactionId;
@@ -12,8 +12,9 @@ use snowflake_id_core::Layout;
 
 use crate::pg::snapshot::{self, StatementSnapshot};
 
-/// The maximum number of answers that are kept. A transaction exceeds it only if it asks in more statements than this
-/// while another transaction stays open. Further statements of the transaction then get NULL.
+/// The maximum number of answers that are kept. When the limit is reached, an answer is dropped unless a cursor, or a
+/// transaction that writes, has been open since the answer was given. If no answer can be dropped, further statements
+/// of the transaction get NULL.
 const MAX_ANSWERS: usize = 4096;
 
 struct Answer {
@@ -44,7 +45,7 @@ pub fn answer(
     let is_for = |answer: &Answer| {
         answer.xmax == statement.xmax && *answer.running == *statement.running && answer.layout == *layout
     };
-    // The last answer is the most likely.
+    // The statement most likely needs the last answer.
     if let Some(answer) = answers.known.iter().rev().find(|answer| is_for(answer)) {
         return answer.watermark;
     }
@@ -68,7 +69,7 @@ pub fn answer(
 
 /// Forgets all answers. Must be called after each transaction.
 pub fn forget() {
-    // The lock could be held only if an error had interrupted its holder in this process, which does not happen.
+    // The lock is never held here. It would be held only if an error had skipped its release, and no error does.
     if let Some(mut answers) = ANSWERS.try_lock()
         && (answers.is_full || !answers.known.is_empty())
     {

@@ -1,8 +1,8 @@
 //! `snowflake_watermark`, view `snowflake_watermark_status`, and trigger `snowflake_require_own_id`.
 //!
-//! Rows become visible in the order of commits, not in the order of their IDs. A reader that asks for the rows after
-//! the last ID that it has read would therefore miss rows that are committed later with lower IDs. The watermark is an
-//! ID below which no new row can become visible.
+//! Rows become visible in the order of commits, not in the order of their IDs. A reader that continues after the
+//! highest ID it has read would therefore miss rows with lower IDs that are committed later. The watermark is an ID
+//! below which no new row can become visible.
 
 mod answers;
 mod own_id;
@@ -17,7 +17,7 @@ use crate::pg::{process, server, snapshot, transaction_end};
 use crate::read::layout_argument::LayoutArgument;
 use crate::shared::{marks, memory};
 
-/// Registers the actions at the end of transactions. Called by the postmaster while it loads the library.
+/// Registers the actions that run at the end of transactions. Called by the postmaster while it loads the library.
 pub fn register() {
     transaction_end::register(transaction_end::Actions {
         ended: || {
@@ -42,8 +42,9 @@ fn snowflake_watermark_as(layout: LayoutArgument) -> Option<i64> {
 fn watermark(layout: &Layout) -> Result<Option<i64>, Error> {
     let shared = memory::state()?;
     check_layout(layout)?;
-    // Each process remembers its own answers. PostgreSQL calls this function in a parallel worker only if it is called
-    // by a function that is declared PARALLEL SAFE.
+    // Each process remembers only its own answers, so a parallel worker could return a different answer than its
+    // leader. PostgreSQL calls this function in a parallel worker only if a function that is declared PARALLEL SAFE
+    // calls this function.
     if process::is_parallel_worker() {
         return Err(Error::WatermarkInParallelWorker);
     }
@@ -56,7 +57,8 @@ fn watermark(layout: &Layout) -> Result<Option<i64>, Error> {
     Ok(answer.flatten())
 }
 
-/// Returns an error if the layout has a clock sequence. Its values are used in any order, so later IDs can be lower.
+/// Returns an error if the layout has a clock sequence. The values of a clock sequence are used in any order, so a
+/// later ID can be lower than an earlier ID.
 fn check_layout(layout: &Layout) -> Result<(), Error> {
     match layout.max_clock_seq() {
         0 => Ok(()),

@@ -16,8 +16,8 @@ use crate::shared::memory;
 
 declare_c_function!(snowflake_require_own_id);
 
-/// Raises an error if this transaction cannot have taken the ID in a new row. pgrx's wrapper is not used, because it
-/// would report an ordinary call as an internal error.
+/// Raises an error if this transaction cannot have taken the ID in a new row. pgrx's wrapper is not used, because the
+/// wrapper would report a call outside of a trigger as an internal error.
 ///
 /// # Safety
 /// Only PostgreSQL may call this function.

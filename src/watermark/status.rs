@@ -8,8 +8,8 @@ use crate::pg::timestamp::timestamptz;
 use crate::pg::{process, server};
 use crate::shared::memory;
 
-/// Returns one row for each layout in use that has no clock sequence. If the process that holds back the watermark is
-/// not known, `transaction` is the ID of its transaction.
+/// Returns one row for each layout in use that has no clock sequence. If a transaction holds back the watermark, but
+/// its process is not known, column `transaction` contains the ID of the transaction.
 #[pg_extern(schema = "snowflake_internal", volatile, parallel_restricted)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn snowflake_watermarks() -> TableIterator<
@@ -36,7 +36,7 @@ fn snowflake_watermarks() -> TableIterator<
         };
         let (pid, transaction) = match holder {
             Some(Holder::Process(index)) => (process::pid_at(index), None),
-            // The lower half is the ID that PostgreSQL shows.
+            // The lower 32 bits are the transaction ID that PostgreSQL shows.
             Some(Holder::Transaction(transaction)) => (None, Some((transaction as u32).into())),
             None => (None, None),
         };

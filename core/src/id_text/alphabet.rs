@@ -1,26 +1,27 @@
 //! Encodes IDs with the digits of an alphabet, most significant digit first, and detects invalid texts.
 
-/// What is wrong with a text. Positions are those of characters in the text, counted from 1.
+/// The error in a text. Positions are counted in characters, starting with 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The text has no digits.
     Empty,
-    /// The character at this position is not valid in the encoding. In base64url, this error also means that
-    /// the last character sets bits beyond the 64 bits of an ID.
+    /// The character at this position is not valid in the encoding. In base64url, the last character is also
+    /// invalid if it sets bits beyond the 64 bits of an ID.
     Character(usize),
     /// The text is too short and ends after the character at this position.
     TooShort(usize),
     /// The text is too long, and the character at this position is the first extra character.
     TooLong(usize),
-    /// The number exceeds the largest ID, starting with the character at this position.
+    /// The number exceeds the largest ID. The character at this position is the first one that makes it too
+    /// large.
     TooLarge(usize),
 }
 
 /// The digits of an encoding, in ascending order, and the characters that are accepted for each digit.
 ///
 /// No existing crate reads and writes numbers of a fixed width. data-encoding writes whole bytes, and base62
-/// does not pad. lexical-core, for radices up to 36, does not pad either, and accepts signs. bs58 is made for
-/// byte strings: it takes leading zeros for bytes, does not pad, and takes several times as long.
+/// does not pad. lexical-core supports radices up to 36, does not pad, and accepts signs. bs58 is made for
+/// byte strings. It treats leading zeros as bytes, does not pad, and is several times slower.
 ///
 /// The radix is a constant, so the compiler turns divisions by it into multiplications.
 pub struct Alphabet<const RADIX: usize> {
@@ -55,7 +56,7 @@ impl<const RADIX: usize> Alphabet<RADIX> {
         self
     }
 
-    /// Fills a text with the least significant digits of a number.
+    /// Fills the buffer `text` with the least significant digits of a number.
     #[inline]
     pub fn encode(&self, mut number: u64, text: &mut [u8]) {
         for digit in text.iter_mut().rev() {
@@ -64,8 +65,8 @@ impl<const RADIX: usize> Alphabet<RADIX> {
         }
     }
 
-    /// Decodes a text and returns the ID. The parameter `width` is the maximum number of digits, which is the
-    /// number of digits of the largest ID.
+    /// Decodes a text and returns the number. The parameter `width` is the maximum number of digits, and is
+    /// not greater than the number of digits of the largest ID.
     #[inline]
     pub fn decode(&self, text: &[u8], width: usize) -> Result<i64, Fault> {
         let mut number: u64 = 0;

@@ -14,7 +14,7 @@
 //! kept" means that the texts, compared byte by byte, sort as the IDs do.
 //!
 //! In all encodings except `base64url`, the text is the number with leading zeros (in `base58`, zero is
-//! written `1`). Leading zeros can be omitted in texts to be read. In `base64url`, the text is the eight
+//! written `1`). Leading zeros may be omitted when a text is read. In `base64url`, the text is the eight
 //! bytes of the ID, most significant byte first, encoded as in RFC 4648 (section 5, without padding), so any
 //! library can read it.
 //!
@@ -68,7 +68,7 @@ pub enum Encoding {
     /// read aloud and typed by people. Lower case is accepted as well; `I` and `L` are read as 1, and `O` is
     /// read as 0. Hyphens are ignored at any position. `U` is rejected.
     Crockford32,
-    /// Digits and lower-case letters. Upper case is also read.
+    /// Digits and lower-case letters. Upper-case letters are also accepted.
     Base36,
     /// The alphabet of Bitcoin, without characters that look alike.
     Base58,
@@ -78,12 +78,12 @@ pub enum Encoding {
     Base64url,
     /// Decimal digits.
     Decimal,
-    /// Hexadecimal digits in lower case. Upper case is also read.
+    /// Hexadecimal digits in lower case. Upper-case digits are also accepted.
     Hex,
 }
 
 impl Encoding {
-    /// All encodings, sorted by name.
+    /// All encodings, in the order of the table above.
     pub const ALL: [Encoding; 7] = [
         Encoding::Crockford32,
         Encoding::Base36,

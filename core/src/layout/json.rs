@@ -1,5 +1,5 @@
-//! A layout in JSON. It is written as an object. It is read from an object, or from a string with the text
-//! form:
+//! The JSON form of a layout. A layout is written as an object. It can be read from an object, or from a
+//! string that contains the text form:
 //!
 //! ```
 //! # use snowflake_id_core::Layout;
@@ -20,7 +20,7 @@ use crate::error::LayoutError;
 use crate::field::Field;
 use crate::message::instant;
 
-/// The two JSON forms of a layout that can be read, a string and an object.
+/// The JSON forms from which a layout can be read: a string, and an object.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Form {

@@ -177,7 +177,7 @@ impl Layout {
         self.scale.epoch_us
     }
 
-    /// Returns the number of ticks of the layout, which is one more than the last tick.
+    /// Returns the number of ticks of the layout. Ticks are numbered from 0.
     pub fn ticks(&self) -> u64 {
         1 << self.bits(Field::Time)
     }
@@ -224,7 +224,7 @@ impl Layout {
         }
     }
 
-    /// Returns the name of the preset, or the layout's text if the layout is not a preset.
+    /// Returns the name of the layout's preset, or the text form of a layout that is not a preset.
     pub fn label(&self) -> String {
         match presets::PRESETS.iter().find(|preset| preset.layout() == *self) {
             Some(preset) => preset.name.into(),
@@ -258,7 +258,7 @@ impl Layout {
         }
     }
 
-    /// Combines the fields of an ID.
+    /// Combines fields into an ID.
     ///
     /// # Errors
     /// Returns [`RangeError::Field`] for the first value that does not fit in its field.

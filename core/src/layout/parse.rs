@@ -6,10 +6,9 @@
 //! ```
 //!
 //! Words are separated by ASCII white space. A layout starts with its fields (`name:bits`), most significant
-//! first, or with the name of a preset. `unit=` and `epoch=` can follow, in any order. If the unit or the
-//! epoch is omitted, the layout uses the default of its preset. A layout that starts with fields uses the
-//! defaults of preset `standard`. A layout is always printed in the canonical form, which lists all fields,
-//! the unit and the epoch.
+//! first, or with the name of a preset. `unit=` and `epoch=` can follow, in any order. If `unit=` or `epoch=`
+//! is omitted, the value is taken from the preset, or from preset `standard` if the layout starts with
+//! fields. A layout is always printed in the canonical form, which lists all fields, the unit and the epoch.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,12 +29,12 @@ const DEFAULT_EPOCH_US: i64 = 1_704_067_200_000_000;
 /// The suffixes of a unit, longest first, with their values in microseconds.
 const UNIT_SUFFIXES: [(&str, u64); 3] = [("ms", 1_000), ("us", 1), ("s", 1_000_000)];
 /// The maximum length of the text form of a layout, in bytes. A layout with all fields and both options takes
-/// 150 bytes. A longer text is rejected before any memory is allocated for it.
+/// less than 150 bytes. A longer text is rejected before any memory is allocated for it.
 const MAX_TEXT_BYTES: usize = 1_000;
 
 impl Layout {
-    /// Reads a layout from its text form, in any character encoding. Only ASCII characters are valid in a
-    /// layout.
+    /// Reads a layout from its text form. The text may be in any character encoding, because only ASCII
+    /// characters are valid in a layout.
     ///
     /// # Errors
     /// Returns the same errors as [`str::parse`].
@@ -119,8 +118,8 @@ fn preset(name: &str) -> Result<Layout, LayoutError> {
     }
 }
 
-/// Returns the error for a word with an unknown name. `word` is the word that contains `name`, and
-/// `candidates` are the known names.
+/// Returns the error for a word that starts with an invalid name. `word` is the word, `name` is the invalid
+/// name, and `candidates` are the names that would be valid.
 fn not_a_name(word: &str, name: &str, candidates: Vec<&'static str>) -> LayoutError {
     let known = Field::from_name(name).map(Field::example).or(match name {
         UNIT => Some("unit=1ms"),

@@ -24,9 +24,9 @@ pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// All presets. Some projects also use the sign bit for the time (Discord, Instagram, Mastodon, TikTok,
-/// TSID). The presets of these projects have a time field that is one bit narrower. Until the middle of the
-/// project's time range, the IDs are the same. The IDs of the presets are never negative.
+/// All presets. The IDs of a preset are never negative. Some projects (Discord, Instagram, Mastodon, TikTok,
+/// TSID) also use the sign bit for the time. The presets of these projects omit this bit, so they cover only
+/// the first half of the project's time range. In this half, the IDs are the same.
 pub static PRESETS: &[Preset] = &[
     Preset { name: "standard", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2024-01-01T00:00:00Z" },
     // twitter-archive/snowflake, tag snowflake-2010, IdWorker.scala: twepoch = 1288834974657.
@@ -52,14 +52,16 @@ pub static PRESETS: &[Preset] = &[
     // mastodon/mastodon, lib/mastodon/snowflake.rb: 48 bits of Unix milliseconds, and 16 bits that distinguish
     // rows. There is no worker, so only one server can issue such IDs.
     Preset { name: "mastodon", text: "time:47 sequence:16 unit=1ms epoch=1970-01-01T00:00:00Z" },
-    // TikTok and Douyin, by observation (Steel and others, arXiv 2504.13279): Unix seconds in the upper 32 bits.
-    // Before `redis`, whose IDs look similar and are rarer.
+    // TikTok and Douyin, by observation (Steel and others, arXiv 2504.13279): Unix seconds in the upper 32
+    // bits. This preset precedes `redis`, whose IDs look similar and are rarer, because equally likely guesses
+    // keep the order of the table.
     Preset { name: "tiktok", text: "time:31 sequence:32 unit=1s epoch=1970-01-01T00:00:00Z" },
-    // yitter/IdGenerator, SnowWorkerM1: BaseTime 1582136402000, 6 bits each of worker and sequence. The time
-    // has the rest. With 41 bits, it lasts until 2089, and the IDs fit in 53 bits.
+    // yitter/IdGenerator, SnowWorkerM1: BaseTime 1582136402000, 6 bits each for worker and sequence. The time
+    // has all other bits. With a time field of 41 bits, the layout lasts until 2089, and its IDs fit in 53
+    // bits.
     Preset { name: "yitter", text: "time:41 worker:6 sequence:6 unit=1ms epoch=2020-02-19T18:20:02Z" },
-    // apache/shardingsphere, SnowflakeKeyGenerateAlgorithm.java: The epoch is 2016-11-01 00:00 in the time zone
-    // of the program, which is UTC here.
+    // apache/shardingsphere, SnowflakeKeyGenerateAlgorithm.java: The epoch is 2016-11-01 00:00 in the time
+    // zone of the program. The preset assumes UTC.
     Preset {
         name: "shardingsphere",
         text: "time:41 worker:10 sequence:12 unit=1ms epoch=2016-11-01T00:00:00Z",
@@ -75,7 +77,8 @@ pub static PRESETS: &[Preset] = &[
     // baidu/uid-generator, DefaultUidGenerator.java: epochSeconds = 1463673600. The time field overflowed on
     // 2024-11-20, so this preset can only decode IDs.
     Preset { name: "baidu", text: "time:28 worker:22 sequence:13 unit=1s epoch=2016-05-19T16:00:00Z" },
-    // baidu/uid-generator, README: the configuration that lasts 68 years, and the one for frequent restarts.
+    // baidu/uid-generator, README: two configurations, one that lasts 68 years, and one for frequent
+    // restarts.
     Preset { name: "baidu_long", text: "time:31 worker:23 sequence:9 unit=1s epoch=2016-05-19T16:00:00Z" },
     Preset { name: "baidu_restart", text: "time:30 worker:27 sequence:6 unit=1s epoch=2016-05-19T16:00:00Z" },
     // hengyunabc/redis-id-generator, README: Unix milliseconds, 12 bits of shard, 10 bits of sequence.
@@ -84,7 +87,7 @@ pub static PRESETS: &[Preset] = &[
     // version 1.1 the node was below the counter: "time:41 sequence:12 worker:10".)
     Preset { name: "pgedge", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2023-01-01T00:00:00Z" },
     // f4b6a3/tsid-creator 5.2.6, Tsid.java and TsidFactory.java: 42 bits of time, TSID_EPOCH 2020-01-01, and
-    // 22 bits below. By default the node has 10 of these bits, and the counter has the rest.
+    // 22 lower bits. By default, the node has 10 of the lower bits, and the counter has 12.
     Preset { name: "tsid", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2020-01-01T00:00:00Z" },
     Preset { name: "js53", text: "time:33 worker:4 sequence:15 unit=1s epoch=2020-01-01T00:00:00Z" },
     Preset { name: "wide", text: "time:41 worker:6 sequence:16 unit=1ms epoch=2024-01-01T00:00:00Z" },

@@ -1,8 +1,9 @@
 //! Public IDs: texts with a prefix, and UUIDs, both with or without a key.
 //!
-//! Without a key, a public ID is another form of the ID, which everybody can read. With a key, it is sealed:
-//! it does not reveal the ID, and one that was not made with the key is rejected. The probability that one is
-//! accepted by chance is given at [`PublicIds`] and [`Uuids`].
+//! Without a key, a public ID is only another form of the ID, and everyone can read the ID from it. With a
+//! key, a public ID is sealed. A sealed public ID does not reveal the ID, and a public ID that was not made
+//! with the key is rejected. For the probability that such a public ID is accepted by chance, see
+//! [`PublicIds`] and [`Uuids`].
 //!
 //! ```
 //! use snowflake_id_core::public::{MAX_TEXT, Prefix, PublicIds, Uuids};

@@ -6,7 +6,7 @@ use std::fmt;
 /// The maximum length of a prefix, in bytes.
 pub const MAX_PREFIX: usize = 16;
 
-/// A prefix of 1 to 16 characters from `a-z` and `0-9`. The prefix is empty if a public ID has no prefix.
+/// A prefix of up to 16 characters from `a-z` and `0-9`. Only the prefix of a UUID may be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
     /// The characters of the prefix, padded with zeros.
@@ -18,10 +18,11 @@ impl Prefix {
     /// The empty prefix.
     pub const NONE: Prefix = Prefix { bytes: [0; MAX_PREFIX], length: 0 };
 
-    /// Creates a prefix from a text, which must not be empty.
+    /// Creates a prefix from a string, which must not be empty.
     ///
     /// # Errors
-    /// Returns a [`PrefixError`] that names the first invalid character.
+    /// Returns a [`PrefixError`] if the string is not a valid prefix. An invalid character is reported with
+    /// its position.
     #[inline]
     pub fn new(text: &[u8]) -> Result<Prefix, PrefixError> {
         if text.is_empty() {
@@ -54,14 +55,14 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// The reason why a text is not a valid prefix.
+/// The reason why a string is not a valid prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrefixError {
-    /// The text is empty.
+    /// The string is empty.
     Empty,
-    /// The text contains an invalid character at this position, counted from 1.
+    /// The string contains an invalid character at this position, counted from 1.
     Character(usize),
-    /// The text has more than [`MAX_PREFIX`] characters.
+    /// The string has more than [`MAX_PREFIX`] characters.
     TooLong,
 }
 

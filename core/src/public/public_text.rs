@@ -5,7 +5,8 @@
 //! | without a key | 11 for the ID |
 //! | with a key | 11 for the masked number, 5 for its tag |
 //!
-//! There is exactly one text for each ID, prefix and key: leading zeros are not omitted, and case matters.
+//! There is exactly one text for each ID, prefix and key, because leading zeros are not omitted, and case
+//! matters.
 
 use std::error::Error;
 use std::fmt;
@@ -41,7 +42,7 @@ impl PublicIds {
     /// Creates a converter with a prefix and an optional key.
     ///
     /// # Panics
-    /// If the prefix is empty.
+    /// Panics if the prefix is empty.
     #[inline]
     pub fn new(prefix: Prefix, key: Option<&[u8; KEY_BYTES]>) -> PublicIds {
         assert!(!prefix.as_bytes().is_empty(), "a public ID has a prefix");
@@ -51,7 +52,7 @@ impl PublicIds {
     /// Writes the text of an ID into the buffer, and returns it.
     ///
     /// # Errors
-    /// [`RangeError::NegativeId`] if the ID is negative.
+    /// Returns [`RangeError::NegativeId`] if the ID is negative.
     #[inline]
     pub fn text<'a>(&self, id: i64, buffer: &'a mut [u8; MAX_TEXT]) -> Result<&'a str, RangeError> {
         let prefix = self.prefix.as_bytes();
@@ -117,7 +118,8 @@ impl PublicIds {
         match fault {
             Fault::Character(position) => PublicTextError::Character(before + position),
             Fault::TooLarge(_) => PublicTextError::TooLarge,
-            // The decoded text never exceeds the given width.
+            // Only `Empty` occurs, if nothing follows the underscore. The decoded part never exceeds the
+            // given width.
             Fault::Empty | Fault::TooShort(_) | Fault::TooLong(_) => {
                 PublicTextError::Length { found: 0, expected: self.letters() }
             }

@@ -1,4 +1,4 @@
-//! Sealing of public IDs, which hides the ID and proves that the public ID was created with the same key.
+//! Seals public IDs. A seal hides the ID, and proves that the public ID was created with the same key.
 //!
 //! Two subkeys are derived from the key. The subkeys differ for each form (text, UUID) and each prefix. The
 //! ID is [masked](crate::mask) with the first subkey. The masked number gets a tag that is computed with the
@@ -8,11 +8,11 @@
 //!
 //! | step | algorithm |
 //! | --- | --- |
-//! | subkeys | see `subkey.rs`; the label is that of the form, the context is the prefix |
+//! | subkeys | see `subkey.rs`; the label is the name of the form, and the context is the prefix |
 //! | masked number | CAST-128 with cycle walking, see [`mask`](crate::mask) |
 //! | tag | the leftmost bits of one block encrypted with AES-128: the masked number in 8 bytes, most significant byte first, followed by 8 zero bytes |
 //!
-//! The tag is a CBC-MAC of messages that always consist of one block.
+//! The tag is a CBC-MAC, which is secure here because every message consists of exactly one block.
 
 use aes::Aes128Enc;
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
@@ -30,7 +30,7 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// Derives the subkeys, which takes as long as sealing a few IDs.
+    /// Derives the subkeys. This takes as long as sealing a few IDs.
     ///
     /// `label` is the name of the form.
     pub fn new(key: &[u8; KEY_BYTES], label: &[u8], prefix: &Prefix) -> Seal {

@@ -27,7 +27,7 @@ const VERSION_SHIFT: u32 = 76;
 const VARIANT_SHIFT: u32 = 62;
 const TAG_BITS: u32 = 59;
 
-/// The UUIDs of IDs, with or without a key.
+/// Converts IDs to UUIDs and back, with or without a key.
 ///
 /// With a key, the tag has 59 bits. Of all UUIDs of version 8 that were not made with this key and prefix,
 /// one in 5.8 * 10^17 is accepted as an ID by chance.
@@ -36,8 +36,8 @@ pub struct Uuids {
 }
 
 impl Uuids {
-    /// Creates a converter, with a key and a prefix if they are given. The prefix may be empty. The same key
-    /// gives different UUIDs for different prefixes.
+    /// Creates a converter with an optional key. The key comes with a prefix, which may be empty. The same
+    /// key gives different UUIDs for different prefixes.
     #[inline]
     pub fn new(key: Option<(&[u8; KEY_BYTES], Prefix)>) -> Uuids {
         Uuids { seal: key.map(|(key, prefix)| Seal::new(key, LABEL, &prefix)) }
@@ -83,8 +83,8 @@ impl Uuids {
     }
 }
 
-/// Returns the 122 free bits of a UUID made without a key. The free bits contain 60 bits of the ID, two zero
-/// bits after the variant, and the other 4 bits of the ID. The remaining bits are zero.
+/// Returns the 122 free bits of a UUID made without a key. The free bits are the upper 60 bits of the ID, two
+/// zero bits that complete the digit of the variant, the lower 4 bits of the ID, and zeros.
 #[inline]
 fn plain_bits(id: u64) -> u128 {
     u128::from(id >> 4) << 62 | u128::from(id & 0xF) << 56

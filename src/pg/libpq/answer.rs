@@ -35,8 +35,8 @@ impl From<TryReserveError> for Refusal {
 
 impl ResultOfQuery {
     /// Returns the rows, or an error if the result does not come from a query. During COPY, for example, libpq returns
-    /// the same result repeatedly until the copy is complete. Every allocation may fail, because the server may send
-    /// any amount of data.
+    /// the same result repeatedly until the copy is complete. Also returns an error if memory is exhausted, because the
+    /// server may send any amount of data.
     pub fn rows(&self) -> Result<Vec<Row>, Refusal> {
         use ExecStatusType::*;
         let result = self.0.as_ptr();
@@ -83,7 +83,7 @@ impl ResultOfQuery {
     /// Returns why the statement failed.
     pub fn error(&self) -> StatementError {
         let result = self.0.as_ptr();
-        // SAFETY: the result is valid until `self` is dropped, and so are its fields, C strings or null.
+        // SAFETY: the result is valid until `self` is dropped, and so are its fields, which are C strings or null.
         let field = |code: u8| unsafe { message(PQresultErrorField(result, code.into())) };
         let (hint, state) = (field(PG_DIAG_MESSAGE_HINT), field(PG_DIAG_SQLSTATE));
         let mut text = field(PG_DIAG_MESSAGE_PRIMARY);

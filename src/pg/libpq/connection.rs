@@ -64,8 +64,8 @@ impl Connection {
         (status == ConnStatusType::CONNECTION_BAD).then(|| self.problem_of_connecting())
     }
 
-    /// Returns whether a server listens on the Unix-domain socket of this host. May block if the server accepts no
-    /// connections.
+    /// Returns whether the connection uses a Unix-domain socket, and a server listens on the socket. May block if the
+    /// server accepts no connections.
     pub fn has_listener(&self) -> bool {
         // SAFETY: `handle` is valid until `self` is dropped, and libpq returns null or C strings.
         let (directory, port) =
@@ -102,8 +102,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether the server has sent data that libpq has not read yet. (`recv` could consume the reason of a
-    /// failure, so that libpq could not report it.)
+    /// Returns whether the server has sent data that libpq has not read yet. (Calling `recv` for this purpose could
+    /// consume the reason of a failure, and libpq could then not report that reason.)
     pub fn has_input(&self) -> bool {
         let mut length: c_int = 0;
         // SAFETY: the call writes an `int`. If libpq has no socket, the call fails.
@@ -149,7 +149,7 @@ impl Connection {
         if is_sent { Ok(()) } else { Err(self.problem()) }
     }
 
-    /// Continues to send. Returns `None` when everything is sent.
+    /// Continues to send. Returns `None` when everything has been sent.
     pub fn flush(&mut self) -> Result<Option<Interest>, String> {
         // SAFETY: `handle` is valid until `self` is dropped.
         match unsafe { PQflush(self.handle.as_ptr()) } {
@@ -224,7 +224,7 @@ impl Connection {
         (std::mem::replace(&mut self.answer, Ok(vec![])), self.has_warned().get())
     }
 
-    /// Returns the connected role.
+    /// Returns the name of the role that has connected.
     pub fn role(&self) -> String {
         // SAFETY: the handle is valid until `self` is dropped, and so is the C string.
         unsafe { text_of(PQuser(self.handle.as_ptr())) }
@@ -282,9 +282,9 @@ fn memory_in_use() -> usize {
     0
 }
 
-/// Records warnings that may be about a commit. libpq calls this function for each notice. It needs no guard, because
-/// it calls no functions of the PostgreSQL server. It is not `extern "C-unwind"`, so a panic would abort the process
-/// instead of unwinding into libpq.
+/// Records warnings that may be about a commit. libpq calls this function for each notice. The function needs no guard,
+/// because it calls no functions of the PostgreSQL server. It is not `extern "C-unwind"`, so a panic would abort the
+/// process instead of unwinding into libpq.
 unsafe extern "C" fn on_notice(has_warned: *mut c_void, notice: *const PGresult) {
     // SAFETY: the first pointer was given to PQsetNoticeReceiver, and the second one points to a notice. The fields of
     // the notice are C strings or null.

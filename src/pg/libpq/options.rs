@@ -32,8 +32,8 @@ impl Options {
         unsafe { Options::take(list) }.ok_or_else(|| "out of memory".into())
     }
 
-    /// Returns the options that libpq would use for a connection with these parameters, except for `sslmode`, which is
-    /// wrong. The result includes options from a service file and from the environment.
+    /// Returns the options that libpq would use for a connection with these parameters, except that the value of
+    /// `sslmode` is wrong. The result includes options from a service file and from the environment.
     pub fn in_effect(parameters: &[(&CStr, &CStr)]) -> Options {
         // libpq reports options only for a connection object. The invalid `sslmode` makes libpq read all options and
         // then fail without connecting.

@@ -4,7 +4,7 @@ use snowflake_id_core::message::of_verbose;
 
 use super::text::one_line;
 
-/// The reason why no connection was established, and the reason why a server rejected it, if a server did.
+/// The reason why no connection was established. If a server rejected the connection, `rejection` is set.
 #[derive(Debug, PartialEq)]
 pub struct Problem {
     pub text: String,

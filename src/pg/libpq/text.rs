@@ -16,8 +16,8 @@ pub unsafe fn message(text: *const c_char) -> String {
     one_line(&unsafe { text_of(text) })
 }
 
-/// Converts a message to one line of limited length: `line 1; line 2`. Other control characters become spaces, because the
-/// message is shown in logs and on terminals.
+/// Converts a message to one line of limited length, such as `line 1; line 2`. Other control characters become spaces,
+/// because the message is shown in logs and on terminals.
 pub fn one_line(text: &str) -> String {
     let start = &text[..text.floor_char_boundary(LONGEST_MESSAGE)];
     let lines: Vec<_> = start.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

@@ -11,8 +11,8 @@ use super::state::Worker;
 use super::wishes::Wish;
 
 impl Worker {
-    /// Sends the requests in portions. If a statement fails because of one name, its portion is split in
-    /// halves. The halves are sent again until the name is found. All other names get numbers. Returns an
+    /// Sends the requests in portions. If a statement fails because of one name, the portion is split in half,
+    /// and each half is sent separately, until the name is found. All other names get numbers. Returns an
     /// error if the process must stop.
     pub fn ask_in_portions(&mut self, wishes: Vec<Wish>) -> Result<(), ()> {
         let mut portions = self.portions(wishes);
@@ -47,8 +47,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Divides the requests into at least one portion, one for each statement. Each of the last portions
-    /// contains a single suspected name.
+    /// Divides the requests into portions, each of which is sent in its own statement. Each suspected name gets
+    /// a separate portion, and these portions are sent last. There is always at least one portion.
     fn portions(&self, wishes: Vec<Wish>) -> Portions<Wish> {
         let is_suspected = |wish: &Wish| self.known.is_suspected(wish.at);
         let (suspects, others): (Vec<_>, Vec<_>) = wishes.into_iter().partition(is_suspected);

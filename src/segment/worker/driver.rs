@@ -25,7 +25,8 @@ use crate::segment::local_registry;
 use crate::shared::segments::Trouble;
 
 impl Worker {
-    /// Follows the setting `snowflake_id.registry`. A new registry is sent a report immediately.
+    /// Follows the setting `snowflake_id.registry`. If the setting has changed, the worker reports to the new registry
+    /// immediately.
     pub fn follow_registry(&mut self) {
         let registry = config::registry();
         if registry != self.registry {
@@ -45,19 +46,20 @@ impl Worker {
         self.drive(effect, wishes)
     }
 
-    /// Reports to the registry if it has not yet received reports of all numbers.
+    /// Reports to the registry if the registry has not yet received reports of all numbers.
     pub fn meet_registry(&mut self) -> Result<(), Option<Failure>> {
         let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
         let effect = self.round.meet(range_file.records());
         self.drive(effect, &[])
     }
 
-    /// Reports high-water marks. Ignores failures of the registry, because the next request for numbers reports them.
-    /// Fails if the process has to stop.
+    /// Reports high-water marks. Returns an error only if the process must stop. Other failures are ignored here,
+    /// because the next request for numbers reports them.
     pub fn report(&mut self) -> Result<(), ()> {
         let reported = self.report_marks();
         self.report_at = self.next_report();
-        // A name in `snowflake_id.prefetch_segments` may have lost its slot, or may have found no slot.
+        // Apply the list again, because a name in `snowflake_id.prefetch_segments` may have lost its slot, or may not
+        // have found one.
         self.prefetched = CString::default();
         match reported {
             Err(None) => Err(()),
@@ -109,7 +111,7 @@ impl Worker {
                     Event::Published
                 }
                 Effect::Rest(result) => {
-                    // After a restart of its server, the registry relies on reports at its interval.
+                    // After a restart of its server, the registry may need more frequent reports.
                     self.report_at = self.report_at.min(self.next_report());
                     if self.round.is_report_urgent() && !was_urgent {
                         self.report_at = Instant::now();
@@ -173,7 +175,8 @@ impl Worker {
     fn ask_remote(&mut self, take: &Take) -> Result<Answered, Option<Failure>> {
         let Some(string) = config::registry() else { return Err(None) };
         let name = config::node_name();
-        // ASCII can be represented in any encoding. Names of segments, in contrast, must not be changed.
+        // Any encoding can represent ASCII. Only the node name is converted, because names of segments must not be
+        // changed.
         let ascii = in_ascii(&name);
         let name = if self.tells_name_as_it_is { &name } else { &ascii };
         let call = self.call(take, name)?;

@@ -1,5 +1,5 @@
-//! Names whose segments no longer exist. The worker learns this from reports, because calls may never ask for these
-//! numbers again.
+//! Handling of names whose segments no longer exist. The worker finds these names in the answers to reports, because
+//! calls may never ask for numbers of such segments again.
 
 use snowflake_id_core::number_call::Request;
 use snowflake_id_core::number_round::Take;
@@ -55,9 +55,9 @@ impl Worker {
             || segment_table::slot(at).segment.standing().is_usable(now_us)
     }
 
-    /// If few slots are left for new names, asks the registry whether the segments exist. Leaves out the names that
-    /// this server reports, because the answers to reports include them. If there are many names, each call asks about
-    /// the next portion.
+    /// If few slots are left for new names, asks the registry whether the segments in the slots exist. Leaves out the
+    /// names that this server reports to a remote registry, because the answers to the reports include them. If there
+    /// are many names, each call asks about the next portion.
     ///
     /// # Errors
     /// Returns `Err(None)` if the process must stop.

@@ -24,7 +24,7 @@ impl Failure {
         Failure { problem, trouble, is_of_statement: false, is_of_data: false, is_unreachable: false }
     }
 
-    /// The registry has sent no answer or an unexpected answer.
+    /// Returns the failure if the registry has sent no answer or an unexpected answer.
     pub fn of_silence(problem: &str) -> Failure {
         Failure::new(problem.into(), Trouble::Silence)
     }
@@ -33,12 +33,12 @@ impl Failure {
         Failure::new(problem.into(), Trouble::File)
     }
 
-    /// The registry or this server is too old for the other.
+    /// Returns the failure if the registry or this server is too old for the other.
     pub fn of_mismatch(mismatch: Mismatch, detail: Option<&str>) -> Failure {
         Failure::new(mismatch.explain(Caller::Server, detail), Trouble::Mismatch(mismatch))
     }
 
-    /// The end of a round, with the last failure of an effect.
+    /// Converts the reason why a round has failed. `failure` is the last failure of an effect.
     pub fn of_refusal(refusal: Refusal, failure: Option<Failure>) -> Failure {
         match (refusal, failure) {
             (Refusal::Failed, Some(failure)) => failure,
@@ -48,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// Returns `None` if the process must stop.
+    /// Converts the reason why the registry has not answered. Returns `None` if the process must stop.
     pub fn of_registry(why: NoAnswer) -> Option<Failure> {
         Some(match why {
             NoAnswer::Stopping => return None,

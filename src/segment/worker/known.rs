@@ -8,11 +8,11 @@ use snowflake_id_core::segment_answer::Granted;
 
 use crate::pg::random::random_time;
 
-/// The limits of the lead time, in seconds. The worker fetches the first range of a period before the period starts.
-/// The lead time is random, so that not all servers send their requests at once.
+/// The limits of the lead time, in seconds. The lead time is how long before the start of a period the worker fetches
+/// the first range of the period. The lead time is random, so that not all servers send their requests at once.
 const LEAD: (f64, f64) = (60.0, 600.0);
-/// The limits of the pause after an answer without a range, in seconds. The pause is random. If a call is waiting, the
-/// worker skips the pause.
+/// The limits of the pause after an answer without a range or after a failed round, in seconds. The pause is random. If
+/// a call is waiting, the worker skips the pause.
 const CALM_PAUSE: (f64, f64) = (5.0, 30.0);
 
 /// The worker's knowledge of one segment.
@@ -20,7 +20,7 @@ pub struct Known {
     name: String,
     /// A range of the next period, which the worker holds back until that period starts.
     pub held: Option<Granted>,
-    /// The time until which the worker requests a range only if a call is waiting.
+    /// The end of the current pause. Until then, the worker requests a range only if a call is waiting.
     pub calm_until: Option<Instant>,
     pub last: Option<LastFetch>,
     /// The lead time for the first range of a period, in microseconds.
@@ -29,8 +29,8 @@ pub struct Known {
     pub is_refused: bool,
     /// Whether the server must hold numbers of this segment before the first call (`snowflake_id.prefetch_segments`).
     pub is_prefetched: bool,
-    /// The time of the last statement that failed because of this name. The worker then requests the name in separate
-    /// statements until one of them succeeds.
+    /// The time at which a statement last failed because of this name. The worker sends the name in a separate
+    /// statement until such a statement succeeds.
     pub failed_at: Option<Instant>,
 }
 
@@ -55,7 +55,7 @@ impl Known {
         }
     }
 
-    /// Stops requests for a random time. A waiting call ends the pause.
+    /// Starts a pause of random length. During the pause, numbers are requested only if a call is waiting.
     pub fn calm_down(&mut self) {
         self.calm_until = Some(Instant::now() + random_time(CALM_PAUSE));
     }
@@ -96,7 +96,7 @@ impl KnownSegments {
         entry.get_or_insert_with(|| Known::new(name))
     }
 
-    /// Returns whether the name in this slot caused the failure of its last statement.
+    /// Returns whether the last statement with the name in this slot failed because of the name.
     pub fn is_suspected(&self, at: usize) -> bool {
         self.0.get(at).and_then(Option::as_ref).is_some_and(|known| known.failed_at.is_some())
     }

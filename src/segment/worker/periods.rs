@@ -19,8 +19,8 @@ use crate::shared::segment_table;
 const IDLE_TIME: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Does urgent work while the worker waits for the registry's answer. Returns false if the worker has to stop
-    /// waiting.
+    /// Does urgent work while the worker sleeps or waits for the registry's answer. Returns false if the worker must
+    /// stop.
     pub fn keep_waiting(&mut self) -> bool {
         process::reload_if_asked();
         self.enter_periods();
@@ -28,7 +28,7 @@ impl Worker {
     }
 
     /// Publishes the ranges whose periods have started. A range that cannot be recorded is not published. A range is
-    /// discarded if numbers in it or above it have been used since it was fetched.
+    /// discarded if the server has started to use the same or higher numbers since the range was fetched.
     pub fn enter_periods(&mut self) {
         if !self.has_periods {
             return;
@@ -38,8 +38,8 @@ impl Worker {
         let begun: Vec<_> = held.map(|(at, name, granted)| (at, name.to_owned(), granted)).collect();
         for (at, name, granted) in begun {
             let Ok(range_file) = &mut self.range_file else { return };
-            // Either the registry's clock was set back after the registry had granted numbers of a later period, or
-            // this range could not be recorded in time.
+            // The server may have received higher numbers, because the registry's clock was set back after the registry
+            // had granted numbers of a later period, or because this range could not be recorded in time.
             if range_file.records().is_over(&name, &granted) {
                 self.known.of(at, &name).held = None;
                 continue;
@@ -59,7 +59,7 @@ impl Worker {
         }
     }
 
-    /// Returns the time until the next work on periods is due, or `None` if no range belongs to a period.
+    /// Returns how long to wait before the next work on periods, or `None` if no range belongs to a period.
     pub fn pause_of_periods(&self) -> Option<Duration> {
         if !self.has_periods {
             return None;
@@ -89,9 +89,9 @@ impl Worker {
         (0..used).filter_map(|at| segment_table::slot(at).segment.standing().current)
     }
 
-    /// Returns whether ranges with a period are in use and the clock was set after it was last compared with the
-    /// registry's clock. The registry's clock may have been set as well. If the time since boot does not include
-    /// suspensions, this machine may instead have been suspended.
+    /// Returns true if ranges with a period are in use and this server's clock was set after the last comparison with
+    /// the registry's clock. The registry's clock may have been set as well. On a machine whose time since boot does
+    /// not include suspensions, a suspension looks as if the clock was set.
     pub fn is_clock_set(&self) -> bool {
         clock::offset().is_set_since(self.clock)
             && self.current_ranges().any(|range| range.ends_us != NEVER_ENDS)

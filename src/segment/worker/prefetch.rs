@@ -15,10 +15,10 @@ impl Worker {
             return;
         }
         self.known.iter_mut().for_each(|known| known.is_prefetched = false);
-        // The check hook has accepted the list.
+        // The list can be split, because the check hook has accepted it.
         for name in split_list(&list).unwrap_or_default() {
             let name = guessed_utf8(name.as_bytes());
-            // A name without a slot is handled as usual.
+            // A name that gets no slot is handled like a name that is not in the list.
             let is_name = (1..=LONGEST_NAME).contains(&name.len());
             if let Some(place) = is_name.then(|| segment_table::find_or_assign(&name).ok()).flatten() {
                 self.known.of(place.at, &name).is_prefetched = true;

@@ -12,9 +12,10 @@ use crate::shared::segment_table;
 
 impl Worker {
     /// Takes over the rest of the last clean stop, and determines whether this round may use it. The round may use the
-    /// rest in two cases: if no registry can be reached, or if the rest came from this server's current registry and
-    /// the registry's server was not restarted meanwhile. Another registry may have granted the same numbers. So may
-    /// this registry, if it lost commits before this server could report its numbers.
+    /// rest in two cases: if no registry can be reached, or if this server's current registry granted the rest and the
+    /// registry's server was not restarted since. Otherwise, another registry may have granted the same numbers, or
+    /// this registry may have lost commits and granted the numbers again before this server could report them. A
+    /// restart of a registry in this database does not matter, because the WAL contains its grants.
     ///
     /// # Errors
     /// Returns a failure if the registry has answered, but has not yet received the reports of this server. Returns
@@ -92,7 +93,7 @@ impl Worker {
         let ticket = rest.ticket;
         let issued = ticket::issue(ticket).map_err(|problem| problem.to_string());
         if let Err(problem) = issued.and_then(|()| range_file.keep_rest(rest)) {
-            // Before a restart of the host, nothing else removes the ticket's file.
+            // Remove the ticket's file. Otherwise, it would exist until the host is restarted.
             ticket::redeem(ticket);
             log!("snowflake_id: could not store the numbers of segments that are left: {problem}");
         }

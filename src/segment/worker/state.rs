@@ -42,7 +42,7 @@ pub struct Worker {
     /// The server's clock when it was last compared with the registry's clock.
     pub clock: ClockOffset,
     pub report_at: Instant,
-    /// The numbers that were left at the last clean stop, until they are used.
+    /// The numbers that were left at the last clean stop and have not been used yet.
     pub rest: Option<Rest>,
     /// Whether the current round may use the rest.
     pub may_use_rest: bool,

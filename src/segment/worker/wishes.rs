@@ -12,7 +12,8 @@ use super::state::Worker;
 use crate::pg::clock;
 use crate::shared::segment_table;
 
-/// The pause before a name that made a statement fail is requested again. The registry logs each failure.
+/// The pause after a statement has failed because of a name, before the name is requested again. The pause limits the
+/// number of errors in the registry's log.
 const PAUSE_OF_SUSPECTS: Duration = Duration::from_secs(2);
 
 /// The interval at which the worker considers all slots.
@@ -27,8 +28,8 @@ pub struct Wish {
 
 impl Worker {
     /// Returns the requests that are due now. `wanted` contains the slots for which processes have requested numbers,
-    /// in ascending order. Once a second, all slots are considered, because a process that was killed may have
-    /// requested nothing.
+    /// in ascending order. Once a second, all slots are considered, because a process may have been killed before it
+    /// could request the next range.
     pub fn wishes(&mut self, wanted: &[usize]) -> Vec<Wish> {
         let mut wishes = vec![];
         let now_us = self.segments.registry_clock_us();
@@ -49,7 +50,7 @@ impl Worker {
             if record.name().is_empty() {
                 continue; // The slot was released.
             }
-            // The numbers in the rest are lower than the numbers that the registry would grant now.
+            // Publish the rest first, because its numbers are lower than those that the registry would grant now.
             self.publish_rest(at, record.name());
             let standing = slot.segment.standing();
             let known = self.known.of(at, record.name());
@@ -72,7 +73,7 @@ impl Worker {
             }
             let Ok(range_file) = &self.range_file else {
                 if is_wanted {
-                    // This request makes the round fail, which reports the problem with the file.
+                    // Because of this request, the round fails and reports the problem with the file.
                     wishes.push(Wish {
                         at,
                         request: Request { name: record.name().into(), ..Request::default() },
