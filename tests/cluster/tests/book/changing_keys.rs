@@ -122,6 +122,14 @@ fn two_databases_with_the_same_key() {
     assert!(cluster.log().contains("COPY received FROM STDIN"));
 }
 
+/// Waits until a standby has the next key, as the page does.
+fn wait_for_next_key(standby: &mut Client) {
+    let is_prepared = block_at(&PAGE, "on each standby");
+    eventually("the next key to arrive", || {
+        standby.query_opt(is_prepared, &[]).unwrap().is_some_and(|row| row.get(0))
+    });
+}
+
 /// A standby that knows the next key reads the links of its primary. A standby that does not would refuse them.
 #[test]
 fn a_standby_reads_the_links_of_its_primary() {
@@ -130,10 +138,7 @@ fn a_standby_reads_the_links_of_its_primary() {
     let (mut client, mut reader) = (primary.connect(), standby.connect());
     create_customers(&mut client);
     client.run(&step("prepare"));
-    let is_prepared = block_at(&PAGE, "on each standby");
-    eventually("the next key to arrive", || {
-        reader.query_opt(is_prepared, &[]).unwrap().is_some_and(|row| row.get(0))
-    });
+    wait_for_next_key(&mut reader);
     standby.pause_replay();
     client.run(&step("switch"));
     let link: String = single(&mut client, LINK_OF_BOB);
@@ -169,6 +174,7 @@ fn transactions_that_are_older_than_the_switch() {
     create_customers(&mut admin);
     admin.run("CREATE TABLE shown (link text)");
     admin.run(&step("prepare"));
+    wait_for_next_key(&mut standby.connect());
     let seen_at = |server: &Cluster| -> Option<SystemTime> {
         server.connect().query_opt(block_at(&PAGE, HAS_SWITCHED), &[]).unwrap().map(|row| row.get(0))
     };
