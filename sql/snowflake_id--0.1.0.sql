@@ -5003,36 +5003,35 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
                    'all taken', 'quarantine', 'clock differs') AS is_known
         FROM snowflake_internal.snowflake_server_status() AS s
     ),
-    remedy (state, is_of_lease, hint) AS (
-        VALUES ('starting', false, 'Wait a few seconds. If the state remains, correct the cause in DETAIL.'),
-               ('no worker id', false,
+    remedy (state, hint) AS (
+        VALUES ('starting', 'Wait a few seconds. If the state remains, correct the cause in DETAIL.'),
+               ('no worker id',
                 'If the fleet has a registry, call snowflake_registry.add_server() there. Otherwise, choose a worker ID that no '
                 'other server has or ever had, and with this number instead of N, run: '
                 'ALTER SYSTEM SET snowflake_id.worker_id = N; SELECT pg_reload_conf();'),
-               ('worker id refused', false,
+               ('worker id refused',
                 CASE WHEN current_setting('snowflake_id.registry') <> '' THEN 'Wait until the time in DETAIL.'
                 ELSE 'Set snowflake_id.registry if this server or its primary has joined a registry. Otherwise, choose a '
                      'worker ID that no server has had and no registry may lease.' END),
-               ('worker id too large', false,
+               ('worker id too large',
                 'Choose a smaller worker ID that no server has had and no registry may lease, or a layout with more worker bits. '
                 'With this number instead of N, run: ALTER SYSTEM SET snowflake_id.worker_id = N; SELECT pg_reload_conf();'),
-               ('datacenter id too large', false,
+               ('datacenter id too large',
                 'Choose a smaller datacenter ID, or a layout with more datacenter bits. With this number instead of N, run: '
                 'ALTER SYSTEM SET snowflake_id.datacenter_id = N; SELECT pg_reload_conf();'),
-               ('clock before epoch', false, 'Correct the clock, or use a layout with an earlier epoch.'),
-               ('layout exhausted', false, 'Correct the clock, or use a layout with a later epoch or more time bits.'),
-               ('no lease', true, 'Wait a few seconds. If the state remains, correct the cause in DETAIL.'),
-               -- The problems of the registry tell the cause, and not that the server has stopped.
-               ('lease ended', false,
+               ('clock before epoch', 'Correct the clock, or use a layout with an earlier epoch.'),
+               ('layout exhausted', 'Correct the clock, or use a layout with a later epoch or more time bits.'),
+               ('no lease', 'Wait a few seconds. If the state remains, correct the cause in DETAIL.'),
+               ('lease ended',
                 'Correct the cause in DETAIL. If this takes too long, the server can leave the registry with its spare worker ID, '
                 'which add_server() printed: follow section "A server that leaves" of page run/registry of the manual.'),
-               ('clock behind', false, 'Correct the clock. If it is right, wait until the time in DETAIL.'),
-               ('clock jumped', false,
+               ('clock behind', 'Correct the clock. If it is right, wait until the time in DETAIL.'),
+               ('clock jumped',
                 format('Correct the clock. If it is right now, run: SELECT %s.snowflake_accept_clock();',
                        snowflake_internal.home())),
-               ('horizon stalled', false,
+               ('horizon stalled',
                 'Correct the cause in DETAIL. The keeper may wait for a lock or for a synchronous standby.'),
-               ('no keeper', false, 'Read the log of the server. The number of worker processes may be too small '
+               ('no keeper', 'Read the log of the server. The number of worker processes may be too small '
                 '(max_worker_processes).')
     )
     SELECT format('this server issues no IDs: %s', status.state),
@@ -5046,7 +5045,8 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
            END,
            coalesce(remedy.hint, 'Correct the cause in DETAIL.')
     FROM status LEFT JOIN remedy ON remedy.state = status.state
-    WHERE status.state NOT IN ('ready', 'recovery') AND NOT (status.is_known AND coalesce(remedy.is_of_lease, false))
+    -- The registry's problems explain why there is no lease yet. They do not say that the server has stopped.
+    WHERE status.state NOT IN ('ready', 'recovery') AND NOT (status.is_known AND status.state = 'no lease')
     UNION ALL
     SELECT format('the registry grants no lease: %s', status.registry_state), status.last_error,
            'Correct the cause in DETAIL. Page run/when-it-fails of the manual describes each state of the registry.'
