@@ -31,7 +31,7 @@
 #   make deb             builds Debian packages for the PostgreSQL of PG_CONFIG in target/deb
 #   make rpm             builds an RPM package for the PostgreSQL of PG_CONFIG in target/rpm
 #   make image           builds an extension image for CloudNativePG and PostgreSQL 18
-#   make test-packages   tests the archive, the Debian and RPM packages and the image        (FULL=1 compiles them as for users, PACKAGES="deb rpm")
+#   make test-packages   tests the archive, the packages, the image and the crates        (FULL=1 compiles them as for users, PACKAGES="deb rpm")
 #   make test-arm64      runs the tests of the core on 64-bit ARM, in an emulator
 #   make lint            checks the formatting, and runs lints
 #   make sql             assembles the installation scripts of both extensions from the sources

@@ -4,6 +4,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
 
+rust_version=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+if [[ $(rustc --version) != "rustc $rust_version."* ]]; then
+    say "the crates promise to compile with Rust $rust_version, but this is $(rustc --version), so that is not checked"
+fi
 scripts/released.sh check
 need shellcheck=shellcheck
 shellcheck --external-sources --severity=warning .ci/run scripts/*.sh \
@@ -15,6 +19,9 @@ scripts/sql.sh --check
 cargo fmt --all --check
 scripts/circles.sh
 cargo clippy --quiet -p snowflake-id-core -p snowflake-id-client -p snowflake-id-fuzz -p snowflake-id-stand-in --all-targets -- -D warnings
+# Without the other packages, the client uses the core without features.
+cargo clippy --quiet -p snowflake-id-client -- -D warnings
+cargo clippy --quiet -p snowflake-id-core --no-default-features --features text -- -D warnings
 cargo_with_pgrx clippy --quiet --release -p snowflake_id --no-default-features --features "pg$PG_MAJOR" -- -D warnings
 cargo_with_pgrx clippy --quiet -p snowflake-id-cluster-tests -p snowflake-id-bench -p snowflake-id-pictures -p snowflake-id-assemble \
     --all-targets -- -D warnings

@@ -7,12 +7,13 @@
 #   scripts/test-packages.sh deb13     the same on Debian 13, with its own PostgreSQL 17
 #   scripts/test-packages.sh rpm       the RPM package: its contents and requirements
 #   scripts/test-packages.sh image     the extension image, on PostgreSQL 18
+#   scripts/test-packages.sh crates    the crates, as other projects get them
 #   scripts/test-packages.sh forge     the workflow file that builds the packages on a forge
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ $# -eq 0 ]; then
-    set -- forge pgxn deb deb13 rpm image
+    set -- forge crates pgxn deb deb13 rpm image
 fi
 if [ -z "${FULL:-}" ]; then
     # Optimizing across all crates takes minutes, and is tested elsewhere.
@@ -20,7 +21,7 @@ if [ -z "${FULL:-}" ]; then
 fi
 for which in "$@"; do
     case $which in
-        pgxn | deb | deb13 | rpm | image | forge) ;;
+        pgxn | deb | deb13 | rpm | image | crates | forge) ;;
         *)
             sed -n 's/^#   //p' "$0" >&2
             exit 2

@@ -60,7 +60,7 @@ pub use options::Options;
 pub use snowflake_id_core::{Identity, Layout};
 pub use stream::Stream;
 
-/// The program on the page of the book.
+/// The page of the crate on crates.io.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/apps/rust.md")]
-struct Page;
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -74,6 +74,7 @@ pub mod generator_sql;
 pub mod guess;
 pub mod had;
 pub mod hosts;
+#[cfg(feature = "text")]
 pub mod id_text;
 pub mod identity;
 pub mod journal;
@@ -86,12 +87,14 @@ pub mod lease_round;
 pub mod lease_state;
 pub mod left;
 pub mod marks;
+#[cfg(feature = "masks")]
 pub mod mask;
 pub mod message;
 pub mod number_call;
 pub mod number_round;
 pub mod portions;
 pub mod protocol;
+#[cfg(feature = "masks")]
 pub mod public;
 pub mod range;
 pub mod reader_sql;
@@ -102,10 +105,12 @@ pub mod samples;
 pub mod segment;
 pub mod segment_answer;
 pub mod segment_records;
+#[cfg(feature = "masks")]
 pub mod short_mask;
 pub mod signed;
 pub mod slot;
 pub mod slot_key;
+#[cfg(feature = "masks")]
 mod subkey;
 pub mod time_scale;
 pub mod track;
@@ -115,13 +120,21 @@ pub mod watermark;
 pub use error::{LayoutError, RangeError};
 pub use field::Field;
 pub use generator::{Generator, Reservation, Stall};
+#[cfg(feature = "text")]
 pub use id_text::{Encoding, TextError};
 pub use identity::Identity;
 pub use layout::{Decoded, Layout, Parts};
 pub use lease::Lease;
 pub use marks::Marks;
+#[cfg(feature = "masks")]
 pub use mask::Mask;
 pub use segment::Segment;
+#[cfg(feature = "masks")]
 pub use short_mask::ShortMask;
 pub use slot::{Gate, Slot};
 pub use slot_key::SlotKey;
+
+/// The page of the crate on crates.io.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

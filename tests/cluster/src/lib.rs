@@ -52,6 +52,12 @@ pub use sql::*;
 pub use time::{SLACK, TIMEOUT, all_arrive, assert_within, eventually, too_slow};
 pub use user::{as_server_user, new_dir, then_as_server_user};
 
+/// The page whose programs use snowflake-id-client. Documentation tests compile them here, because the packaged crate does
+/// not contain the page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/apps/rust.md")]
+struct Page;
+
 /// Runs a command that must succeed.
 pub fn successful(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{:?}: {error}", command.get_program()));
