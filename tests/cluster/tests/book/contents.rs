@@ -58,3 +58,26 @@ fn the_promises_are_tested() {
     }
     assert_eq!(tested, expected);
 }
+
+/// The section names all files of the extension with `unsafe`, each by itself or by its directory, and no others.
+#[test]
+fn the_unsafe_code_is_where_the_design_says() {
+    let is_unsafe = |line: &str| {
+        let code = line.split("//").next().unwrap();
+        ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe("]
+            .iter()
+            .any(|word| code.contains(word))
+    };
+    let sources = files("src", ".rs");
+    let found: Vec<_> = sources.iter().filter(|path| read(path).lines().any(is_unsafe)).collect();
+    let page = read("docs/design/README.md");
+    let section = section(&page, "Use of `unsafe`");
+    let named =
+        section.split('`').skip(1).step_by(2).filter(|word| word.ends_with(['/']) || word.ends_with(".rs"));
+    let named: BTreeSet<_> = named.filter(|path| *path != "src/").map(|path| format!("src/{path}")).collect();
+    let is_named = |path: &&&String| named.iter().any(|place| path.starts_with(place.as_str()));
+    let missing: Vec<_> = found.iter().filter(|path| !is_named(path)).collect();
+    let surplus: Vec<_> =
+        named.iter().filter(|place| !found.iter().any(|path| path.starts_with(place.as_str()))).collect();
+    assert!(missing.is_empty() && surplus.is_empty(), "missing: {missing:?}, surplus: {surplus:?}");
+}
