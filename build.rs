@@ -10,7 +10,7 @@ fn main() {
     // The scripts know which commit they build.
     println!("cargo::rerun-if-env-changed=SNOWFLAKE_ID_VERSION");
     let version = env::var("SNOWFLAKE_ID_VERSION")
-        .unwrap_or_else(|_| concat!(env!("CARGO_PKG_VERSION"), "-dev").into());
+        .unwrap_or_else(|_| concat!(env!("CARGO_PKG_VERSION"), "+unknown").into());
     println!("cargo::rustc-env=SNOWFLAKE_ID_VERSION={version}");
     // If the server has its own libpq, in or above the directory of its libraries, use that one. All
     // libraries of a process use the libpq that is loaded first. If a preloaded library loaded the system's

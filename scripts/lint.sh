@@ -9,6 +9,7 @@ if [[ $(rustc --version) != "rustc $rust_version."* ]]; then
     say "the crates promise to compile with Rust $rust_version, but this is $(rustc --version), so that is not checked"
 fi
 scripts/released.sh check
+scripts/version.sh --check
 need shellcheck=shellcheck
 shellcheck --external-sources --severity=warning .ci/run scripts/*.sh \
     packaging/debian/tests/{common,first-page,fleet,packages-page,upgrade}

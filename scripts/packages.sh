@@ -219,33 +219,40 @@ source_date_epoch() {
     fi
 }
 
-# Prints the version of the extension.
-extension_version() { sed -n 's/^    "version": "\(.*\)",$/\1/p' META.json; }
+# Prints the version in the tree, which is that of both extensions and of the crates.
+extension_version() { sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml; }
 
-# Prints the version of this build: 0.1.0-rc.1 or 0.1.0 at the tag of a candidate or a release, and 0.1.0-rc.1+3.g0123456789
-# three commits later, which sorts before the next candidate. If there is no such tag before the commit, the version is
-# 0.1.0-dev+0.g0123456789, which sorts before all candidates. Changes that are not committed add "dirty". The digits of
-# the commit have a fixed number, so that each clone gives the same version. SNOWFLAKE_ID_VERSION overrides the version.
+# Prints the version of this build. The commit that last set the version in Cargo.toml is this version, such as 0.1.0.
+# A build of another commit says which: 0.1.0+3.g0123456789 is three commits later, and sorts before the next version. Where
+# the commit that set the version is unknown, as in a shallow clone and in an archive of a forge, the version is
+# 0.1.0+g0123456789. Changes that are not committed add "dirty". The digits of the commit have a fixed number, so that each
+# clone gives the same version. SNOWFLAKE_ID_VERSION overrides the version.
 release_version() {
-    local version described=
-    version=$(extension_version)
+    local head origin shallow later=''
     if [ -n "${SNOWFLAKE_ID_VERSION:-}" ]; then
         echo "$SNOWFLAKE_ID_VERSION"
         return
     fi
     if [ -e .git ] && command -v git >/dev/null; then
-        # If the commit has the tags of a candidate and of a release, it is the release.
-        described=$(in_clone describe --tags --dirty --exact-match --match "v$version" 2>/dev/null ||
-            in_clone describe --tags --dirty --abbrev=10 --match "v$version" --match "v$version-rc.*" 2>/dev/null ||
-            in_clone describe --always --dirty --abbrev=10 --exclude '*') || return
-    elif [ ! -e .git ]; then
-        # "git archive" has replaced the contents of the file: the nearest tag, and the commit.
-        described=$(grep -x "v$version.*" packaging/archived-version || sed -nE 's/^([0-9a-f]{10})[0-9a-f]*$/\1/p' packaging/archived-version)
+        head=$(in_clone rev-parse HEAD) &&
+            origin=$(in_clone log -1 --format=%H -G '^version = ' -- Cargo.toml) &&
+            shallow=$(in_clone rev-parse --git-path shallow) || return
+        # The oldest commit of a shallow clone seems to have set everything.
+        if [ -z "$origin" ] || grep -qsx "$origin" "$shallow"; then
+            later=g${head:0:10}
+        elif [ "$origin" != "$head" ]; then
+            later=$(in_clone rev-list --count "$origin..HEAD").g${head:0:10}
+        fi
+        if [ -n "$(in_clone status --porcelain --untracked-files=no)" ]; then
+            later=${later:+$later.}dirty
+        fi
+    elif [ -e packaging/version ]; then
+        # scripts/dist.sh has added this file to the archive for PGXN.
+        cat packaging/version
+        return
+    else
+        # "git archive" has replaced the contents of the file by the commit.
+        later=$(sed -nE 's/^([0-9a-f]{10})[0-9a-f]*$/g\1/p' packaging/archived-version)
     fi
-    case $described in
-        v*) ;;
-        '') described=v$version-dev ;;
-        *) described=v$version-dev-0-g$described ;;
-    esac
-    sed -E 's/^v//; s/-([0-9]+)-g([0-9a-f]+)/+\1.g\2/; s/(\+.*)-dirty$/\1.dirty/; s/-dirty$/+dirty/' <<<"$described"
+    echo "$(extension_version)${later:++$later}"
 }

@@ -11,7 +11,7 @@ listed() {
 }
 
 remedy() {
-    echo "A server may have run this script. Raise the version in Cargo.toml, META.json and both control files, run" \
+    echo "A server may have run this script. Raise the version with scripts/version.sh, run" \
         "\"make sql\", and write an upgrade script: see docs/design/versions.md." >&2
     exit 1
 }

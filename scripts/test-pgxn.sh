@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the archive for PGXN: META.json is valid, the archive contains exactly the committed files, and PGXN's client
+# Tests the archive for PGXN: META.json is valid, the archive contains the committed files and its version, and PGXN's client
 # installs from it into a copy of PostgreSQL, where the SQL tests pass.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,7 +22,7 @@ need unzip=unzip
 
 target/tools/bin/pgxn_meta META.json
 archive=$(scripts/dist.sh)
-diff <(in_clone ls-tree -r --name-only HEAD | sort) <(unzip -Z1 "$archive" | grep -v '/$' | cut -d / -f 2- | sort)
+diff <((echo packaging/version && in_clone ls-tree -r --name-only HEAD) | sort) <(unzip -Z1 "$archive" | grep -v '/$' | cut -d / -f 2- | sort)
 
 # Install into a copy of an installation that can be moved, so that other tests are not affected.
 PG_CONFIG=$(env -u PG_CONFIG scripts/postgresql.sh 16)

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::pg::encoding::guessed_utf8;
 use crate::pg::{server, setting};
 
-/// The version of the library, such as 0.1.0-rc.1. Between two tags, the version contains the commit.
+/// The version of the library, such as 0.1.0. If another commit than that of the version was built, the commit follows.
 pub const VERSION: &str = env!("SNOWFLAKE_ID_VERSION");
 
 /// Returns the layout of the session, or the error to report.

@@ -3,8 +3,7 @@
 -- The registry of a fleet: grants each server a worker ID for a range of time, never the same to two servers.
 --
 -- As an extension:       CREATE EXTENSION snowflake_id_registry;
--- Without extension support, run the same file as a script. The role needs only CREATE on the database:
---                       psql -f snowflake_id_registry--0.1.0.sql
+-- Without extension support, run this file with psql. The role needs only CREATE on the database.
 -- In both cases, all objects are created or none: the script is a single statement for every client.
 --
 -- Then specify the pool, from which the registry grants worker IDs. Worker IDs that are set by hand anywhere must be

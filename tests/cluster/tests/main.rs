@@ -182,6 +182,7 @@ mod tables {
     mod uuid_rows;
 }
 mod versions {
+    mod builds;
     mod files;
     mod frozen;
     mod protocols;

@@ -6,7 +6,7 @@ FROM pg_settings WHERE name LIKE 'snowflake\_id.%' AND context <> 'internal' ORD
 SELECT name, short_desc, extra_desc FROM pg_settings WHERE name LIKE 'snowflake\_id.%' ORDER BY name COLLATE "C";
 
 -- The version of the library, which depends on the commit.
-SELECT current_setting('snowflake_id.version') ~ '^\d+\.\d+\.\d+(-(dev|rc\.\d+))?(\+(\d+\.g[0-9a-f]+|dirty|\d+\.g[0-9a-f]+\.dirty))?$' AS is_version;
+SELECT current_setting('snowflake_id.version') ~ '^\d+\.\d+\.\d+(-rc\.\d+)?(\+(dirty|(\d+\.)?g[0-9a-f]{10}(\.dirty)?))?$' AS is_version;
 SET snowflake_id.version = '1.0';
 ALTER SYSTEM SET snowflake_id.version = '1.0';
 

@@ -1,7 +1,7 @@
 //! The registry of a fleet is copied, dumped and restored, and installed by psql.
 
-use std::path::PathBuf;
-
+use harness::book::read;
+use harness::versions::CURRENT;
 use harness::*;
 
 use super::member::{Member, granted, reason, start};
@@ -115,9 +115,7 @@ fn the_registry_is_installed_by_psql() {
     ] {
         client.run(command);
     }
-    let path: PathBuf =
-        [env!("CARGO_MANIFEST_DIR"), "../../sql/registry/snowflake_id_registry--0.1.0.sql"].iter().collect();
-    let script = std::fs::read_to_string(path).unwrap();
+    let script = read(&format!("sql/registry/snowflake_id_registry--{CURRENT}.sql"));
     let run = |user: &str, database: &str, script: &str| {
         let file = cluster.host().join("registry.sql");
         std::fs::write(&file, script).unwrap();

@@ -55,7 +55,10 @@ fn a_released_script_is_not_replaced() {
     let (succeeds, said) = run(dir.path(), &["replace", "new", SCRIPT]);
     assert!(!succeeds);
     assert!(said.contains("sql/snowflake_id--0.1.0.sql is released and must not change"), "{said}");
-    assert!(said.contains("Raise the version in Cargo.toml") && said.contains("upgrade script"), "{said}");
+    assert!(
+        said.contains("Raise the version with scripts/version.sh") && said.contains("upgrade script"),
+        "{said}"
+    );
     assert_eq!(fs::read_to_string(dir.path().join(SCRIPT)).unwrap(), "SELECT 1;\n");
     // "make sql" runs again when nothing has changed.
     assert_eq!(run(dir.path(), &["replace", "same", SCRIPT]), (true, String::new()));
