@@ -10,8 +10,9 @@ cd "$(dirname "$0")/.."
 . scripts/packages.sh
 
 # Each of them names the version.
-readonly files=(Cargo.toml client/Cargo.toml META.json snowflake_id.control sql/registry/snowflake_id_registry.control README.md
-    docs/reference/releases.md docs/run/{install,registry,platforms}.md docs/examples/platforms/kubernetes{,-one-cluster}.yaml)
+readonly files=(CHANGELOG.md Cargo.toml client/Cargo.toml META.json README.md snowflake_id.control
+    sql/registry/snowflake_id_registry.control docs/reference/releases.md docs/run/{install,registry,platforms}.md
+    docs/examples/platforms/kubernetes{,-one-cluster}.yaml)
 readonly spec=packaging/rpm/snowflake_id.spec # The versions of RPM packages have "~" instead of "-".
 readonly scripts=(sql/snowflake_id sql/registry/snowflake_id_registry)
 
