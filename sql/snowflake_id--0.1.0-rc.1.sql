@@ -5004,7 +5004,7 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
         FROM snowflake_internal.snowflake_server_status() AS s
     ),
     remedy (state, hint) AS (
-        VALUES ('starting', 'Wait a few seconds. If the state remains, correct the cause in DETAIL.'),
+        VALUES ('starting', 'Wait a few seconds. If the state remains, solve the problem that DETAIL describes.'),
                ('no worker id',
                 'If the fleet has a registry, call snowflake_registry.add_server() there. Otherwise, choose a worker ID that no '
                 'other server has or ever had, and with this number instead of N, run: '
@@ -5021,16 +5021,16 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
                 'ALTER SYSTEM SET snowflake_id.datacenter_id = N; SELECT pg_reload_conf();'),
                ('clock before epoch', 'Correct the clock, or use a layout with an earlier epoch.'),
                ('layout exhausted', 'Correct the clock, or use a layout with a later epoch or more time bits.'),
-               ('no lease', 'Wait a few seconds. If the state remains, correct the cause in DETAIL.'),
+               ('no lease', 'Wait a few seconds. If the state remains, solve the problem that DETAIL describes.'),
                ('lease ended',
-                'Correct the cause in DETAIL. If this takes too long, the server can leave the registry with its spare worker ID, '
-                'which add_server() printed: follow section "A server that leaves" of page run/registry of the manual.'),
+                'Solve the problem that DETAIL describes. If this takes too long, the server can leave the registry with its '
+                'spare worker ID, which add_server() printed: follow section "A server that leaves" of page run/registry of the manual.'),
                ('clock behind', 'Correct the clock. If it is right, wait until the time in DETAIL.'),
                ('clock jumped',
                 format('Correct the clock. If it is right now, run: SELECT %s.snowflake_accept_clock();',
                        snowflake_internal.home())),
                ('horizon stalled',
-                'Correct the cause in DETAIL. The keeper may wait for a lock or for a synchronous standby.'),
+                'Solve the problem that DETAIL describes. The keeper may wait for a lock or for a synchronous standby.'),
                ('no keeper', 'Read the log of the server. The number of worker processes may be too small '
                 '(max_worker_processes).')
     )
@@ -5043,13 +5043,13 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
            WHEN 'lease ended' THEN concat_ws(': ', format('The lease ended at %s', status.lease_until), status.last_error)
            ELSE status.last_error
            END,
-           coalesce(remedy.hint, 'Correct the cause in DETAIL.')
+           coalesce(remedy.hint, 'Solve the problem that DETAIL describes.')
     FROM status LEFT JOIN remedy ON remedy.state = status.state
     -- The registry's problems explain why there is no lease yet. They do not say that the server has stopped.
     WHERE status.state NOT IN ('ready', 'recovery') AND NOT (status.is_known AND status.state = 'no lease')
     UNION ALL
     SELECT format('the registry grants no lease: %s', status.registry_state), status.last_error,
-           'Correct the cause in DETAIL. Page run/when-it-fails of the manual describes each state of the registry.'
+           'Solve the problem that DETAIL describes. Page run/when-it-fails of the manual describes each state of the registry.'
     FROM status
     WHERE NOT status.is_known AND status.registry_state NOT IN ('granted', 'starting')
       AND status.state NOT IN ('recovery', 'no lease', 'lease ended')
