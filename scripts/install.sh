@@ -29,3 +29,11 @@ while IFS= read -r file; do
     case $file in *.so) mode=755 ;; *) mode=644 ;; esac
     "${as[@]}" install -D -m "$mode" "$package$file" "${DESTDIR:-}$file"
 done < <(cd "$package" && find . -type f | sed 's/^\.//')
+# As the update of a package does, remove the scripts of versions that this one does not have, such as candidates: no
+# database could be updated from them.
+extensions=$(cd "$package" && dirname "$(find . -name snowflake_id.control | sed 's/^\.//')")
+for file in "${DESTDIR:-}$extensions"/snowflake_id{,_registry}--*.sql; do
+    if [ -e "$file" ] && [ ! -e "$package$extensions/${file##*/}" ]; then
+        "${as[@]}" rm "$file"
+    fi
+done

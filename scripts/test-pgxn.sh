@@ -30,7 +30,10 @@ copy_it=1 . scripts/throwaway.sh
 
 # Optimizing across all crates takes minutes, and is tested elsewhere.
 export CARGO_TARGET_DIR=$PWD/target/pgxn-build CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+older=$("$PG_CONFIG" --sharedir)/extension/snowflake_id--0.0.1.sql
+touch "$older"
 target/pgxn/bin/pgxn install --nosudo --pg_config "$PG_CONFIG" "$PWD/$archive"
+[ ! -e "$older" ] || failed "the script of an earlier version is still there"
 
 start_server <tests/regress/regress.conf
 PGHOST=$work_dir PGUSER=postgres target/pgxn/bin/pgxn check --pg_config "$PG_CONFIG" "$PWD/$archive"
