@@ -1,21 +1,4 @@
-//! Snowflake IDs and numbers of segments that a program generates itself, beside the servers of a fleet.
-//!
-//! A [`Client`] leases a worker ID from the registry of a `snowflake_id` fleet, as a server does. Within
-//! the leased range of time, [`Client::next_id`] generates IDs without any I/O. The IDs never repeat an ID
-//! of a server or of another program, whatever the clocks and the network do.
-//!
-//! ```no_run
-//! use snowflake_id_client::{Client, Error, Options};
-//!
-//! # async fn example() -> Result<(), Error> {
-//! let registry = "host=registry1,registry2 dbname=postgres user=billing target_session_attrs=read-write";
-//! let client = Client::start(Options::new(registry).name("billing")).await?;
-//! let id: i64 = client.next_id()?;
-//! let order: i64 = client.segment("orders").next_number().await?;
-//! client.close().await;
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! The lease is in memory only. A program that is restarted gets a new lease. [`Client::close`] hands the
 //! worker ID back, so that another program can have it at once. Without `close()`, the worker ID stays
@@ -59,8 +42,3 @@ pub use numbers::{Numbers, Segment};
 pub use options::Options;
 pub use snowflake_id_core::{Identity, Layout};
 pub use stream::Stream;
-
-/// The page of the crate on crates.io.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

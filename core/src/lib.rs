@@ -1,19 +1,4 @@
-//! Snowflake IDs without PostgreSQL: layouts, the generator that creates IDs of a layout, and the forms in
-//! which IDs are shown to the public.
-//!
-//! This crate does no I/O, reads no clock and holds no state of its own. The clock, the limit and the shared
-//! counter are arguments. The PostgreSQL extension `snowflake_id` is a thin shell around this crate. A client
-//! program can use the crate as well, for example to read the time of an ID:
-//!
-//! ```
-//! use snowflake_id_core::Layout;
-//!
-//! let twitter: Layout = "twitter".parse()?;
-//! let tweet = twitter.decode(1541815603606036480)?;
-//! assert_eq!(tweet.generated_at, 1_656_432_460_105_000); // 2022-06-28 16:07:40.105 UTC, in microseconds
-//! assert_eq!((tweet.datacenter_id, tweet.worker_id, tweet.sequence), (Some(11), Some(26), Some(0)));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -133,8 +118,3 @@ pub use segment::Segment;
 pub use short_mask::ShortMask;
 pub use slot::{Gate, Slot};
 pub use slot_key::SlotKey;
-
-/// The page of the crate on crates.io.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
