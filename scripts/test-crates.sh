@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-quietly git -c safe.directory="$PWD" clone --quiet "file://$PWD" "$tree/snowflake_id"
+quietly in_clone clone --quiet "file://$PWD" "$tree/snowflake_id"
 export CARGO_TARGET_DIR=$PWD/target/crates
 quietly cargo package --locked --manifest-path "$tree/snowflake_id/Cargo.toml" -p snowflake-id-core -p snowflake-id-client
 

@@ -20,11 +20,13 @@ version=$(extension_version)
 case ${1:-} in
     --check)
         wrong=$(
-            grep --files-without-match --fixed-strings --word-regexp "$version" "${files[@]}"
-            grep --files-without-match --fixed-strings "release_version ${version/-/\~}}" "$spec"
+            for file in "${files[@]}"; do
+                grep -qwF "$version" "$file" || echo "$file"
+            done
+            grep -qF "release_version ${version/-/\~}}" "$spec" || echo "$spec"
             # No page or example names another candidate.
-            in_clone grep -nE '[0-9]+\.[0-9]+\.[0-9]+-rc\.[0-9]+' -- '*.md' docs packaging | grep -vF "$version"
-        ) || true
+            grep -rnE '[0-9]+\.[0-9]+\.[0-9]+-rc\.[0-9]+' ./*.md docs packaging | grep -vF "$version" || true
+        )
         if [ -n "$wrong" ]; then
             echo "$wrong"
             echo "These files do not have version $version, as Cargo.toml does: set it with scripts/version.sh" >&2
