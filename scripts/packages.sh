@@ -219,6 +219,10 @@ source_date_epoch() {
     fi
 }
 
+# The directories with a Cargo workspace of their own that compile crates of this one.
+# shellcheck disable=SC2034 # Used by the scripts that source this file.
+readonly other_workspaces=(docs/design/model tests/simulation tests/fuzz/libfuzzer)
+
 # Prints the version in the tree, which is that of both extensions and of the crates.
 extension_version() { sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml; }
 

@@ -41,8 +41,8 @@ case ${1:-} in
         for script in "${scripts[@]}"; do
             grep -q " $script--$version.sql$" sql/released.sha256 || mv "$script--$version.sql" "$script--$1.sql"
         done
-        for manifest in Cargo.toml {docs/design/model,tests/simulation,tests/fuzz/libfuzzer}/Cargo.toml; do
-            quietly cargo update --offline --workspace --manifest-path "$manifest"
+        for workspace in . "${other_workspaces[@]}"; do
+            quietly cargo update --offline --workspace --manifest-path "$workspace/Cargo.toml"
         done
         ;;
     *)
