@@ -355,10 +355,10 @@ fn a_damaged_last_line() {
     let (code, said) = refusal(&mut client, "orders");
     assert_eq!(code, "55000", "{said}");
     assert!(said.contains(&format!("line {lines} is damaged")), "{said}");
-    std::fs::write(&file, format!("{text}0123")).unwrap();
+    std::fs::write(&file, format!("{text}incomplete")).unwrap();
     assert!(next(&mut client, "orders") > highest);
     // The incomplete line has disappeared.
-    assert!(!std::fs::read_to_string(&file).unwrap().contains("0123"));
+    assert!(!std::fs::read_to_string(&file).unwrap().contains("incomplete"));
 }
 
 /// Opening a pipe for reading blocks until a process opens it for writing. Neither the keeper nor the segments worker
