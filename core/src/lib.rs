@@ -11,6 +11,7 @@
 //! | [`slot`] | [`Slot`] and [`Gate`]: the atomics that processes share, and the fence |
 //! | [`lease`] | [`Lease`]: the range of time in which a server may use an identity |
 //! | [`lease_state`] | what a server knows of its leases, and its steps in the protocol with the registry |
+//! | [`unwanted`] | [`Unwanted`](unwanted::Unwanted): the leased worker IDs that a server cannot use |
 //! | [`failures`] | growing pauses between attempts that fail |
 //! | [`hosts`] | [`Attempts`](hosts::Attempts): which host of a connection string is tried next, and how long an attempt may take |
 //! | [`protocol`] | the protocol of requests to the registry |
@@ -99,6 +100,7 @@ pub mod slot_key;
 mod subkey;
 pub mod time_scale;
 pub mod track;
+pub mod unwanted;
 pub mod used;
 pub mod watermark;
 

@@ -439,14 +439,11 @@ impl Keeper {
             gate::raise_floor(shared, floor_us, lease_status.number);
             server_status.commands.answer_claimed(Answer::Done);
         }
-        if plan.is_another_needed {
-            // The keeper requests another identity only once for each lease number. While no identity is available, the
-            // registry worker repeats the request.
-            if server_status.keeper.another_needed_after.swap(lease_status.number, Ordering::Relaxed)
-                != lease_status.number
-            {
-                server_status.registry_wakeup.request();
-            }
+        // While no other identity is available, the registry worker repeats its request.
+        let another_needed_after = if plan.is_another_needed { lease_status.number } else { 0 };
+        let before = server_status.keeper.another_needed_after.swap(another_needed_after, Ordering::Relaxed);
+        if plan.is_another_needed && before != another_needed_after {
+            server_status.registry_wakeup.request();
         }
         note_misfit(shared, done.wanted);
         let why = match plan.gate {

@@ -12,11 +12,11 @@ use snowflake_id_core::lease_round::{Effect, Event, LeaseRound, Now, Request, Re
 use snowflake_id_core::lease_state::{LeaseState, Needs};
 use snowflake_id_core::message::instant;
 use snowflake_id_core::protocol::Mismatch;
+use snowflake_id_core::unwanted::Unwanted;
 use uuid::Uuid;
 
-use super::lease_file;
-use super::needs::Unwanted;
 use super::report::{Failure, Report};
+use super::{lease_file, needs};
 use crate::background::connection::{self, NoAnswer};
 use crate::background::own_file::Found;
 use crate::background::rounds;
@@ -128,15 +128,15 @@ impl Worker {
     /// no identity, and the lease was granted to an earlier process. The server can never use such a lease, because the
     /// server does not know how much of it has been used.
     fn determine_needs(&mut self) {
-        self.unwanted.update(self.shared, self.lease_time());
-        self.asked_for = self.unwanted.needs();
+        self.note_unusable_worker();
+        self.asked_for = needs::of_this_server(&self.unwanted);
         if let (Ok(needs), Some(held)) = (&self.asked_for, &self.round.state().held)
             && needs.unwanted.contains(&held.lease.identity.worker)
             && self.round.is_inherited()
             && self.shared.gate.identity().is_none()
         {
             self.unwanted.forget(held.lease.identity.worker);
-            self.asked_for = self.unwanted.needs();
+            self.asked_for = needs::of_this_server(&self.unwanted);
             let effect = self.round.give_up();
             self.drive(effect);
         }
@@ -317,8 +317,8 @@ impl Worker {
     fn sleep(&mut self, until: Instant) {
         let (wakeup, now) = (&self.shared.server_status.registry_wakeup, Instant::now());
         rounds::sleep(wakeup, now, until, || {
-            self.unwanted.update(self.shared, self.lease_time());
-            let goes_on = self.keep_waiting() && self.unwanted.needs() == self.asked_for;
+            self.note_unusable_worker();
+            let goes_on = self.keep_waiting() && needs::of_this_server(&self.unwanted) == self.asked_for;
             goes_on.then_some(now)
         });
     }
@@ -336,8 +336,9 @@ impl Worker {
         is_needed
     }
 
-    fn lease_time(&self) -> Duration {
-        Duration::from_micros(self.round.terms().lease_us.unsigned_abs())
+    fn note_unusable_worker(&mut self) {
+        let lease_time = Duration::from_micros(self.round.terms().lease_us.unsigned_abs());
+        self.unwanted.update(needs::unusable_worker(self.shared), self.started.elapsed(), lease_time);
     }
 }
 

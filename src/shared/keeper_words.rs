@@ -30,9 +30,8 @@ pub struct KeeperWords {
     /// opens the gate.
     lease_from_us: AtomicI64,
     lease_until_us: AtomicI64,
-    /// The number of the last lease status (see [`super::lease`]) whose lease the keeper could not use, or 0 if the
-    /// keeper could use all leases. If the lease status still has this number, the registry worker requests another
-    /// identity.
+    /// The number of the lease status (see [`super::lease`]) if the keeper cannot use its lease, or otherwise 0. As long
+    /// as the lease status has this number, the registry worker requests another identity.
     pub another_needed_after: AtomicU64,
     /// The identity in the server's row in table `snowflake_workers`, encoded by [`Identity::to_word`].
     row: AtomicU64,

@@ -492,9 +492,7 @@ impl Server {
         if !shared.is_begun() {
             shared.begin(done.plan.tracks.map(|track| track.begun));
         }
-        if done.plan.is_another_needed {
-            shared.another_needed_after = done.lease_status.number;
-        }
+        shared.another_needed_after = if done.plan.is_another_needed { done.lease_status.number } else { 0 };
         // After the operations that publish and advance.
         let ops = &mut running.keeper.ops;
         let at = ops.iter().position(|op| matches!(op, Op::NextValue(..))).unwrap_or(ops.len());

@@ -1,11 +1,14 @@
 //! The registry worker of a server: `src/registry/worker.rs` and `lease_file.rs` of the extension. The product's
 //! `LeaseRound` determines the steps, and this module carries them out.
 
+use std::time::Duration;
+
 use snowflake_id_core::lease_answer::{self, Registry as Settings};
 use snowflake_id_core::lease_call::Ids;
 use snowflake_id_core::lease_round::{Effect, Event, LeaseRound, Now, Request};
 use snowflake_id_core::lease_state::{LeaseState, Needs, Outcome};
 use snowflake_id_core::protocol::PROTOCOLS;
+use snowflake_id_core::unwanted::Unwanted;
 use snowflake_id_core::{Field, Layout, Lease};
 
 use crate::context::Context;
@@ -15,7 +18,6 @@ use crate::registry::{Answer, Ask, Call, Registry};
 use crate::server::{LeaseFile, Server, instant};
 
 const TIME_TO_RENEW_FIRST_US: i64 = 2_000_000;
-const LEAST_TIME_UNWANTED_US: i64 = 60_000_000;
 const MAX_CLOCK_OFFSET_US: i64 = 5_000_000;
 
 pub struct Worker {
@@ -26,8 +28,7 @@ pub struct Worker {
     /// Mutation: the state to be kept has been published.
     has_published: bool,
     started_us: i64,
-    unwanted: Vec<(u32, i64)>,
-    noted_after: u64,
+    unwanted: Unwanted,
 }
 
 impl Worker {
@@ -41,8 +42,7 @@ impl Worker {
             late: None,
             has_published: false,
             started_us: cx.now_us,
-            unwanted: vec![],
-            noted_after: 0,
+            unwanted: Unwanted::default(),
         }
     }
 }
@@ -87,7 +87,7 @@ impl Server {
                 let is_refused = worker.round.is_inherited() && running.shared.open_for().is_none();
                 worker.effect = Some(match unwanted.filter(|_| is_refused) {
                     Some(refused) => {
-                        worker.unwanted.retain(|(unwanted, _)| *unwanted != refused);
+                        worker.unwanted.forget(refused);
                         worker.round.give_up()
                     }
                     None => worker.round.begin(needs.clone()),
@@ -150,20 +150,16 @@ impl Server {
     fn needs(&mut self, cx: &Context, registry: &Registry, layout: &Layout) -> Needs {
         let Some(running) = &mut self.running else { return Needs::default() };
         let (lease_status, worker) = (running.shared.lease_status, &mut running.worker);
-        let time_us = registry.lease_us().max(LEAST_TIME_UNWANTED_US);
-        worker.unwanted.retain(|(_, since_us)| cx.now_us - since_us < time_us);
-        if let Some(lease) = lease_status.lease
-            && running.shared.another_needed_after == lease_status.number
-            && worker.noted_after != lease_status.number
-        {
-            worker.noted_after = lease_status.number;
-            worker.unwanted.push((lease.identity.worker, cx.now_us));
-        }
+        let unusable =
+            lease_status.lease.filter(|_| running.shared.another_needed_after == lease_status.number);
+        let [now, lease_time] =
+            [cx.now_us, registry.lease_us()].map(|us| Duration::from_micros(us.unsigned_abs()));
+        worker.unwanted.update(unusable.map(|lease| lease.identity.worker), now, lease_time);
         Needs {
             datacenter: 0,
             pin: None,
             worker_limit: 1 << layout.bits(Field::Worker),
-            unwanted: worker.unwanted.iter().map(|(worker, _)| *worker).collect(),
+            unwanted: worker.unwanted.workers(),
         }
     }
 
