@@ -8,6 +8,8 @@ use jiff::Timestamp;
 const US_PER_YEAR: i64 = 31_556_952_000_000;
 /// The maximum length of an excerpt from the user's text, in characters.
 const SHOWN_CHARS: usize = 60;
+/// The SQLSTATE of a wrong password.
+const INVALID_PASSWORD: &str = "28P01";
 
 /// Returns the year of a time in microseconds of Unix time, even if the year is outside the range of
 /// timestamps.
@@ -102,6 +104,10 @@ pub fn newer_format(what: &str, found: impl Display, known: impl Display) -> Str
 /// );
 /// assert_eq!(state, Some("3D000"));
 /// let french = "FATAL:  3D000: la base de données « x » n'existe pas\nEMPLACEMENT : InitPostgres, postinit.c : 1005\n";
+/// let wrong_password = "FATAL:  28P01: password authentication failed for user \"shard1\"\n\
+///                       LOCATION:  auth_failed, auth.c:326\n\
+///                       password retrieved from file \"/etc/registry.pgpass\"\n";
+/// assert_eq!(of_verbose(wrong_password).1, Some("28P01"));
 /// assert_eq!(of_verbose(french).0, "FATAL:  la base de données « x » n'existe pas\n");
 /// for of_libpq in ["connection to server at \"::1\", port 5432 failed: Connection refused\n", "Verbindungsaufbau abgelehnt\n"] {
 ///     assert_eq!(of_verbose(of_libpq), (of_libpq.to_owned(), None));
@@ -118,7 +124,8 @@ pub fn of_verbose(message: &str) -> (String, Option<&str>) {
             (state, is_of_server) = (Some(found), true);
             text.extend([severity, ":  ", rest, "\n"]);
         } else if is_of_server && is_place(line) {
-            is_of_server = false; // The location is the last line of an error.
+            // The location is the last line of an error, unless libpq adds from which file it took a wrong password.
+            is_of_server = state == Some(INVALID_PASSWORD);
         } else {
             // A pooler sends no location. The next error is then recognized only if libpq does not translate
             // its messages.

@@ -108,6 +108,7 @@ fn whatever_libpq_can() {
         pg_ctl.envs(environment);
         pg_ctl
     });
+    let wrong_passwords = server.write_private("wrong_passwords", "*:*:*:fleet:wrong\n");
     let mut client = server.connect();
     client.run("CREATE EXTENSION snowflake_id");
     let mut all = vec![];
@@ -120,6 +121,12 @@ fn whatever_libpq_can() {
             "service=registry",
         ),
         (&*format!("{whole} passfile=/nonexistent"), "login refused", "no password supplied", &url),
+        (
+            &*format!("{whole} passfile={}", wrong_passwords.display()),
+            "login refused",
+            "password retrieved from file",
+            &whole,
+        ),
         (&*format!("{whole} sslrootcert=/nonexistent/root.crt"), "unreachable", "root certificate", &whole),
     ] {
         server.change("snowflake_id.registry", wrong);
