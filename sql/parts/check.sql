@@ -126,8 +126,8 @@ VOLATILE PARALLEL RESTRICTED LANGUAGE sql SET search_path = pg_catalog, pg_temp 
                        snowflake_internal.home())),
                ('horizon stalled',
                 'Solve the problem that DETAIL describes. The keeper may wait for a lock or for a synchronous standby.'),
-               ('no keeper', 'Read the log of the server. The number of worker processes may be too small '
-                '(max_worker_processes).')
+               ('no keeper', 'Solve the problem that DETAIL describes, or read the log of the server. The number of worker '
+                'processes may be too small (max_worker_processes).')
     )
     SELECT format('this server issues no IDs: %s', status.state),
            CASE status.state
@@ -193,7 +193,10 @@ BEGIN
        OR NOT (SELECT relispopulated FROM pg_class WHERE oid = 'snowflake_internal.used_identity'::regclass) THEN
         RETURN;
     END IF;
-    SELECT u.noted_at, u.datacenter_id, u.worker_id, u.is_leased, bool_or(u.is_leased) OVER () AS has_leased INTO last
+    SELECT u.datacenter_id, u.worker_id, u.is_leased, bool_or(u.is_leased) OVER () AS has_leased,
+           min(u.worker_id) OVER () = max(u.worker_id) OVER () AND min(u.datacenter_id) OVER () = max(u.datacenter_id) OVER ()
+           AS is_only
+    INTO last
     FROM (
         SELECT *, coalesce(to_jsonb(all_of) ->> 'registry_id' ~ '[1-9a-f]', false) AS is_leased
         FROM snowflake_internal.used_identity AS all_of
@@ -203,27 +206,29 @@ BEGIN
     IF NOT FOUND OR current_setting('snowflake_id.registry') <> '' THEN
         RETURN;
     END IF;
-    SELECT by_hand.datacenter_id, by_hand.worker_id INTO own
+    SELECT by_hand.is_row, by_hand.datacenter_id, by_hand.worker_id INTO own
     FROM (
-        SELECT 1, current_setting('snowflake_id.datacenter_id')::int, current_setting('snowflake_id.worker_id')::int
+        SELECT false, current_setting('snowflake_id.datacenter_id')::int, current_setting('snowflake_id.worker_id')::int
         UNION ALL
-        SELECT 2, r.datacenter_id, r.worker_id
+        SELECT true, r.datacenter_id, r.worker_id
         FROM snowflake_internal.worker_rows() AS r JOIN snowflake_internal.snowflake_server_status() AS status
           ON status.node_name = r.node_name
-    ) AS by_hand (place, datacenter_id, worker_id)
+    ) AS by_hand (is_row, datacenter_id, worker_id)
     WHERE by_hand.worker_id >= 0
-    ORDER BY by_hand.place LIMIT 1;
-    -- Several rows can be written at the same time.
-    IF own IS NOT NULL AND NOT last.is_leased AND EXISTS (
+    ORDER BY by_hand.is_row LIMIT 1;
+    -- Which worker ID the primary uses now is not known, because each is recorded only once. The primary has the rows of
+    -- snowflake_workers as well, so a row with another worker ID is intended.
+    IF NOT last.is_leased AND own.worker_id IS NOT NULL AND (own.is_row OR EXISTS (
         SELECT FROM snowflake_internal.used_identity AS u
-        WHERE u.noted_at = last.noted_at AND u.datacenter_id = own.datacenter_id AND u.worker_id = own.worker_id) THEN
+        WHERE u.datacenter_id = own.datacenter_id AND u.worker_id = own.worker_id
+          AND NOT coalesce(to_jsonb(u) ->> 'registry_id' ~ '[1-9a-f]', false))) THEN
         RETURN;
     END IF;
     -- A leased worker ID must not be set by hand, so it is not shown.
     detail := CASE WHEN last.is_leased THEN 'The primary has leased its last worker ID from a registry.'
-                   ELSE format('The last IDs of the primary have worker ID %s of datacenter %s.', last.worker_id,
+                   ELSE format('The last worker ID that the primary recorded is %s of datacenter %s.', last.worker_id,
                                last.datacenter_id) END;
-    IF own IS NULL THEN
+    IF own.worker_id IS NULL THEN
         problem := 'this standby has no worker ID for a promotion';
         detail := detail || ' On this standby, snowflake_id.worker_id and snowflake_id.registry are not set, and '
                             'snowflake_workers has no row for it.';
@@ -233,6 +238,8 @@ BEGIN
                          own.datacenter_id);
     END IF;
     hint := CASE WHEN last.has_leased THEN 'Set snowflake_id.registry as on the primary.'
+                 WHEN NOT last.is_only THEN 'Set snowflake_id.registry, snowflake_id.datacenter_id and snowflake_id.worker_id as on '
+                                            'the primary.'
                  ELSE format('If the primary uses a registry, set snowflake_id.registry as on the primary. Otherwise, run: ALTER '
                              'SYSTEM SET snowflake_id.datacenter_id = %s; ALTER SYSTEM SET snowflake_id.worker_id = %s; '
                              'SELECT pg_reload_conf();', last.datacenter_id, last.worker_id) END;
