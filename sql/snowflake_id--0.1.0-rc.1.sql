@@ -15,14 +15,14 @@ LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_accept_clock_wrapper';
 
 CREATE FUNCTION "snowflake_batch"(
-    "count" INT
+    "count" bigint
 ) RETURNS SETOF bigint
 STRICT VOLATILE PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_batch_wrapper';
 
 CREATE FUNCTION "snowflake_block"(
-    "count" INT
+    "count" bigint
 ) RETURNS bigint
 STRICT VOLATILE PARALLEL SAFE
 LANGUAGE c
@@ -235,7 +235,7 @@ AS 'MODULE_PATHNAME', 'snowflake_reset_horizon_wrapper';
 
 CREATE FUNCTION "snowflake_segment_batch"(
     "name" text,
-    "count" INT
+    "count" bigint
 ) RETURNS SETOF bigint
 STRICT VOLATILE PARALLEL SAFE
 LANGUAGE c
@@ -257,7 +257,7 @@ AS 'MODULE_PATHNAME', 'snowflake_segment_prefetch_wrapper';
 
 CREATE FUNCTION "snowflake_segment_ranges"(
     "name" text,
-    "count" INT
+    "count" bigint
 ) RETURNS TABLE (
     "first" bigint,
     "increment" bigint,
@@ -4454,9 +4454,9 @@ COMMENT ON FUNCTION snowflake_segment_nextval(text) IS
     'next number of a segment';
 COMMENT ON FUNCTION snowflake_segment_next(text) IS
     'next number of a segment; for tools that mistake a default with the word nextval for that of a sequence';
-COMMENT ON FUNCTION snowflake_segment_batch(text, int) IS
+COMMENT ON FUNCTION snowflake_segment_batch(text, bigint) IS
     'next 1 to 1000000 numbers of a segment; a batch may have holes';
-COMMENT ON FUNCTION snowflake_segment_ranges(text, int) IS
+COMMENT ON FUNCTION snowflake_segment_ranges(text, bigint) IS
     'next 1 to 1000000 numbers of a segment, as ranges: first, first + increment, and so on, count numbers';
 COMMENT ON FUNCTION snowflake_segment_prefetch(text) IS
     'waits until this server holds numbers of a segment, so that the next call need not wait';
@@ -4810,9 +4810,9 @@ COMMENT ON FUNCTION snowflake_nextval() IS
     'next snowflake ID of this server';
 COMMENT ON FUNCTION snowflake_next() IS
     'next snowflake ID of this server; for tools that mistake a default with the word nextval for that of a sequence';
-COMMENT ON FUNCTION snowflake_batch(int) IS
+COMMENT ON FUNCTION snowflake_batch(bigint) IS
     'next 1 to 1000000 snowflake IDs of this server';
-COMMENT ON FUNCTION snowflake_block(int) IS
+COMMENT ON FUNCTION snowflake_block(bigint) IS
     'first of several consecutive snowflake IDs of this server';
 COMMENT ON FUNCTION snowflake_currval() IS
     'last snowflake ID taken by this session';
@@ -5553,8 +5553,8 @@ BEGIN
                 '@extschema@.snowflake_reset_horizon(int, int)',
                 '@extschema@.snowflake_segment_nextval(text)',
                 '@extschema@.snowflake_segment_next(text)',
-                '@extschema@.snowflake_segment_batch(text, int)',
-                '@extschema@.snowflake_segment_ranges(text, int)',
+                '@extschema@.snowflake_segment_batch(text, bigint)',
+                '@extschema@.snowflake_segment_ranges(text, bigint)',
                 '@extschema@.snowflake_segment_prefetch(text)',
                 '@extschema@.snowflake_segment_currval(text)',
                 '@extschema@.snowflake_segment_grant(text, regrole)',

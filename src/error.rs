@@ -131,11 +131,11 @@ pub enum Error {
         wait: Duration,
     },
     BatchCount {
-        count: i32,
-        most: i32,
+        count: i64,
+        most: i64,
     },
     BlockCount {
-        count: i32,
+        count: i64,
         most: u64,
         layout: Layout,
     },
@@ -265,8 +265,8 @@ pub enum Error {
         can_have_more: bool,
     },
     SegmentBatchCount {
-        count: i32,
-        most: i32,
+        count: i64,
+        most: i64,
     },
     SegmentNoCurrval {
         name: String,

@@ -5,7 +5,7 @@
 -- The objects are created in the first schema of search_path. Run the script in one transaction, as the role that is to
 -- own the objects. Then grant roles the right to take IDs (the names are examples):
 --     GRANT USAGE ON SCHEMA ids TO app;
---     GRANT EXECUTE ON FUNCTION ids.snowflake_nextval(), ids.snowflake_next(), ids.snowflake_batch(integer) TO app;
+--     GRANT EXECUTE ON FUNCTION ids.snowflake_nextval(), ids.snowflake_next(), ids.snowflake_batch(bigint) TO app;
 --
 -- To change the worker ID, run the script for the new worker ID in the same schema. If the worker ID is raised, IDs
 -- continue above the previous ones. The script waits for the transactions that have taken IDs, at most 5 seconds unless
@@ -295,7 +295,7 @@ $function$, home, base, counter));
     END LOOP;
 
     EXECUTE pg_catalog.format(
-        'CREATE OR REPLACE FUNCTION %s.snowflake_batch(count pg_catalog.int4) RETURNS SETOF pg_catalog.int8
+        'CREATE OR REPLACE FUNCTION %s.snowflake_batch(count pg_catalog.int8) RETURNS SETOF pg_catalog.int8
             LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER
             SET search_path = pg_catalog, pg_temp AS %L',
         home, pg_catalog.format($function$
@@ -345,7 +345,7 @@ $function$, home));
     FOR object, statement IN VALUES
         ('snowflake_nextval()', 'the next snowflake ID'),
         ('snowflake_next()', 'the next snowflake ID'),
-        ('snowflake_batch(pg_catalog.int4)', 'the next snowflake IDs, in ascending order'),
+        ('snowflake_batch(pg_catalog.int8)', 'the next snowflake IDs, in ascending order'),
         ('snowflake_raise_floor(pg_catalog.timestamptz)', 'prevents new snowflake IDs with a time before an instant'),
         ('snowflake_generator_raise(pg_catalog.int8)', 'raises the generator of snowflake IDs to a counter'),
         ('snowflake_generator_wait(pg_catalog.int8)', 'waits until the clock permits a counter')

@@ -43,9 +43,9 @@ COMMENT ON FUNCTION snowflake_nextval() IS
     'next snowflake ID of this server';
 COMMENT ON FUNCTION snowflake_next() IS
     'next snowflake ID of this server; for tools that mistake a default with the word nextval for that of a sequence';
-COMMENT ON FUNCTION snowflake_batch(int) IS
+COMMENT ON FUNCTION snowflake_batch(bigint) IS
     'next 1 to 1000000 snowflake IDs of this server';
-COMMENT ON FUNCTION snowflake_block(int) IS
+COMMENT ON FUNCTION snowflake_block(bigint) IS
     'first of several consecutive snowflake IDs of this server';
 COMMENT ON FUNCTION snowflake_currval() IS
     'last snowflake ID taken by this session';

@@ -17,9 +17,9 @@ COMMENT ON FUNCTION snowflake_segment_nextval(text) IS
     'next number of a segment';
 COMMENT ON FUNCTION snowflake_segment_next(text) IS
     'next number of a segment; for tools that mistake a default with the word nextval for that of a sequence';
-COMMENT ON FUNCTION snowflake_segment_batch(text, int) IS
+COMMENT ON FUNCTION snowflake_segment_batch(text, bigint) IS
     'next 1 to 1000000 numbers of a segment; a batch may have holes';
-COMMENT ON FUNCTION snowflake_segment_ranges(text, int) IS
+COMMENT ON FUNCTION snowflake_segment_ranges(text, bigint) IS
     'next 1 to 1000000 numbers of a segment, as ranges: first, first + increment, and so on, count numbers';
 COMMENT ON FUNCTION snowflake_segment_prefetch(text) IS
     'waits until this server holds numbers of a segment, so that the next call need not wait';

@@ -11,7 +11,7 @@ use crate::error::{Error, OrReport};
 use crate::pg::function::declare_c_function;
 
 /// The maximum number of IDs that one call of `snowflake_batch` returns.
-const MAX_BATCH: i32 = 1_000_000;
+const MAX_BATCH: i64 = 1_000_000;
 
 declare_c_function!(snowflake_nextval);
 
@@ -94,7 +94,7 @@ fn moves_on(budget: &WaitBudget, session: &Session, wait: Result<u64, Stall>) ->
 }
 
 #[pg_extern(volatile, parallel_safe)]
-fn snowflake_batch(count: i32) -> SetOfIterator<'static, i64> {
+fn snowflake_batch(count: i64) -> SetOfIterator<'static, i64> {
     SetOfIterator::new(take_batch(count).or_report())
 }
 
@@ -103,7 +103,7 @@ fn snowflake_batch(count: i32) -> SetOfIterator<'static, i64> {
 ///
 /// The function returns individual IDs rather than reservations, because each ID may need a reservation of
 /// its own if few IDs fit in a tick.
-fn take_batch(count: i32) -> Result<Vec<i64>, Error> {
+fn take_batch(count: i64) -> Result<Vec<i64>, Error> {
     let count = match u64::try_from(count).map(NonZeroU64::new) {
         Ok(Some(wanted)) if count <= MAX_BATCH => wanted,
         _ => return Err(Error::BatchCount { count, most: MAX_BATCH }),
@@ -147,13 +147,13 @@ fn refuse_hopeless(budget: &WaitBudget, count: NonZeroU64) -> Result<(), Error> 
 }
 
 #[pg_extern(volatile, parallel_safe)]
-fn snowflake_block(count: i32) -> i64 {
+fn snowflake_block(count: i64) -> i64 {
     take_block(count).or_report()
 }
 
 /// Takes `count` consecutive IDs, and returns the first. The IDs of a tick are consecutive if the sequence is
 /// the lowest field of the layout. Otherwise, a block has only one ID.
-fn take_block(count: i32) -> Result<i64, Error> {
+fn take_block(count: i64) -> Result<i64, Error> {
     let budget = WaitBudget::new();
     loop {
         let session = session::current(&budget)?;
@@ -169,7 +169,7 @@ fn take_block(count: i32) -> Result<i64, Error> {
         match session.reserve_block(wanted) {
             Ok(reservation) => {
                 let first = session.generator.first_id(reservation);
-                session::set_last_id(first + i64::from(count) - 1);
+                session::set_last_id(first + count - 1);
                 return Ok(first);
             }
             Err(stall) => wait_out(&budget, session, stall)?,

@@ -18,7 +18,7 @@ use crate::shared::segment_table;
 use crate::shared::segments::segments;
 
 /// The maximum number of values that one call of `snowflake_segment_batch` returns.
-const MAX_BATCH: i32 = 1_000_000;
+const MAX_BATCH: i64 = 1_000_000;
 
 declare_c_function!(snowflake_segment_nextval);
 
@@ -87,13 +87,13 @@ pub fn take_one(name: &[u8]) -> pg_sys::Datum {
 }
 
 #[pg_extern(volatile, parallel_safe)]
-fn snowflake_segment_batch(name: TextBytes, count: i32) -> SetOfIterator<'static, i64> {
+fn snowflake_segment_batch(name: TextBytes, count: i64) -> SetOfIterator<'static, i64> {
     SetOfIterator::new(take_batch(name.0, count).or_report())
 }
 
 /// Takes `count` numbers before the first row is returned. If the call fails, the numbers that were already taken are
 /// lost.
-fn take_batch(name: &[u8], count: i32) -> Result<Vec<i64>, Error> {
+fn take_batch(name: &[u8], count: i64) -> Result<Vec<i64>, Error> {
     let mut numbers = Vec::new();
     // The count is at most MAX_BATCH. The list must not grow later, because a failed allocation would abort the
     // process.
@@ -110,7 +110,7 @@ fn take_batch(name: &[u8], count: i32) -> Result<Vec<i64>, Error> {
 #[pg_extern(volatile, parallel_safe)]
 fn snowflake_segment_ranges(
     name: TextBytes,
-    count: i32,
+    count: i64,
 ) -> TableIterator<'static, (name!(first, i64), name!(increment, i64), name!(count, i64))> {
     // The number of rows depends on the sizes of the ranges that the registry grants. At most `count` rows are
     // possible, as each row has at least one number.
@@ -138,7 +138,7 @@ fn snowflake_segment_ranges(
 /// Takes `count` numbers of a segment, and passes them to the closure `action` in ascending order.
 fn take_all(
     name: &[u8],
-    count: i32,
+    count: i64,
     mut action: impl FnMut(Taken) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut left = Some(checked_count(count)?);
@@ -152,7 +152,7 @@ fn take_all(
     Ok(())
 }
 
-fn checked_count(count: i32) -> Result<NonZeroU64, Error> {
+fn checked_count(count: i64) -> Result<NonZeroU64, Error> {
     let checked = u64::try_from(count).ok().and_then(NonZeroU64::new);
     checked
         .filter(|count| count.get() <= MAX_BATCH as u64)

@@ -124,8 +124,8 @@ CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT ids.snowflake_nextval(), plac
 INSERT INTO orders (place) SELECT generate_series(1, 1000);
 CREATE INDEX orders_time ON orders (ids.snowflake_timestamp(id, 'standard'));
 CREATE VIEW own_layouts AS SELECT name, epoch FROM ids.snowflake_presets WHERE name = 'standard';
-REVOKE EXECUTE ON FUNCTION ids.snowflake_batch(int) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION ids.snowflake_batch(int) TO regress_snowflake_writer;
+REVOKE EXECUTE ON FUNCTION ids.snowflake_batch(bigint) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION ids.snowflake_batch(bigint) TO regress_snowflake_writer;
 SELECT count(*), md5(string_agg(id || ':' || place, ',' ORDER BY place)) AS rows, max(id) AS last_id
 FROM orders \gset dumped_
 \! pg_dump regression_dumped | psql -X -q -v ON_ERROR_STOP=1 regression_restored >/dev/null && echo restored
@@ -136,8 +136,8 @@ INSERT INTO orders (place) VALUES (1001) RETURNING id > :dumped_last_id AS incre
 SELECT extnamespace::regnamespace AS schema FROM pg_extension WHERE extname = 'snowflake_id';
 SELECT pg_get_indexdef('orders_time'::regclass);
 SELECT name FROM own_layouts;
-SELECT has_function_privilege('regress_snowflake_writer', 'ids.snowflake_batch(int)', 'EXECUTE') AS writer,
-       has_function_privilege('pg_monitor', 'ids.snowflake_batch(int)', 'EXECUTE') AS others;
+SELECT has_function_privilege('regress_snowflake_writer', 'ids.snowflake_batch(bigint)', 'EXECUTE') AS writer,
+       has_function_privilege('pg_monitor', 'ids.snowflake_batch(bigint)', 'EXECUTE') AS others;
 
 -- Without the new row, a dump of the restored database is the same, except for its five objects. (Lines with \restrict
 -- contain a random word.)

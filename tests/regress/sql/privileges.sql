@@ -59,7 +59,7 @@ REVOKE SET ON PARAMETER snowflake_id.layout FROM regress_snowflake_user;
 
 -- The privilege to take IDs can be revoked. Decoding IDs and existing rows are not affected.
 BEGIN;
-REVOKE EXECUTE ON FUNCTION snowflake_nextval(), snowflake_batch(int) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_nextval(), snowflake_batch(bigint) FROM PUBLIC;
 SET LOCAL ROLE regress_snowflake_user;
 SELECT code, message FROM sqlstate_of('SELECT snowflake_nextval()');
 SELECT code, message FROM sqlstate_of('SELECT snowflake_batch(10)');

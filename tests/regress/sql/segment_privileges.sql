@@ -7,7 +7,7 @@ FROM unnest(ARRAY['open', 'ours', 'theirs', 'Kraków']) AS name;
 CREATE ROLE regress_clerk;
 CREATE ROLE regress_cashier;
 CREATE ROLE "regress Team";
-GRANT EXECUTE ON FUNCTION snowflake_segment_nextval(text), snowflake_segment_batch(text, int) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_segment_nextval(text), snowflake_segment_batch(text, bigint) TO PUBLIC;
 -- Whether the current role may take numbers of a segment, by each of the functions.
 CREATE FUNCTION may(segment text, OUT nextval text, OUT batch text) LANGUAGE sql AS $$
     SELECT (SELECT code FROM sqlstate_of(format('SELECT snowflake_segment_nextval(%L)', segment))),
@@ -222,7 +222,7 @@ SELECT role FROM snowflake_internal.segment_grant ORDER BY role::text COLLATE "C
 SELECT snowflake_segment_grant_all(role) FROM snowflake_internal.segment_grant;
 TABLE snowflake_internal.segment_grant;
 
-REVOKE EXECUTE ON FUNCTION snowflake_segment_nextval(text), snowflake_segment_batch(text, int) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_segment_nextval(text), snowflake_segment_batch(text, bigint) FROM PUBLIC;
 DROP FUNCTION may, next_of_theirs, next_as_caller, taken, taken_as_cashier;
 DROP ROLE regress_clerk, regress_cashier;
 SELECT snowflake_registry.drop_segment(name) FROM unnest(ARRAY['open', 'ours', 'theirs', 'later', 'Kraków']) AS name;

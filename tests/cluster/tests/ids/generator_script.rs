@@ -40,7 +40,7 @@ fn install(server: &Cluster, script: &str) {
     client.run(script);
     client.run(
         "GRANT USAGE ON SCHEMA ids TO app;
-         GRANT EXECUTE ON FUNCTION ids.snowflake_nextval(), ids.snowflake_batch(int) TO app;
+         GRANT EXECUTE ON FUNCTION ids.snowflake_nextval(), ids.snowflake_batch(bigint) TO app;
          CREATE TABLE ids.orders (id bigint DEFAULT ids.snowflake_nextval(), note text);
          GRANT SELECT, INSERT ON ids.orders TO app;
          RESET SESSION AUTHORIZATION",

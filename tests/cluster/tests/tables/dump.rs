@@ -8,7 +8,7 @@ const SHOP: &str = r#"
     CREATE EXTENSION snowflake_id SCHEMA ids;
     GRANT USAGE ON SCHEMA ids TO clerk;
     GRANT EXECUTE ON FUNCTION ids.snowflake_mask_named(bigint, text) TO clerk;
-    REVOKE EXECUTE ON FUNCTION ids.snowflake_batch(int) FROM PUBLIC;
+    REVOKE EXECUTE ON FUNCTION ids.snowflake_batch(bigint) FROM PUBLIC;
 
     INSERT INTO ids.snowflake_mask_keys (name, key)
         VALUES ('orders', '\x0123456712345678234567893456789a'), ('prepared', uuid_send(gen_random_uuid())),
