@@ -194,20 +194,24 @@ fn a_dump_contains_the_limits() {
     let page = harness::book::read("docs/run/replication.md").replace('\n', " ");
     let options: Vec<&str> =
         page.split_whitespace().filter_map(|word| word.strip_prefix("--exclude-table=")).collect();
-    let is_dumped = |options: &[&str]| {
+    let is_dumped = |database: &str, options: &[&str]| {
         let excluded =
-            options.iter().map(|table| format!("--exclude-table={}", table.trim_end_matches(['`', '.'])));
+            options.iter().map(|table| format!("--exclude-table={}", table.trim_matches(['`', '.', '\''])));
         let mut pg_dump = new.client_program("pg_dump");
         pg_dump
-            .args(["--dbname=restored", "--username=dumper"])
+            .args([&format!("--dbname={database}"), "--username=dumper"])
             .args(excluded)
             .output()
             .unwrap()
             .status
             .success()
     };
-    assert!(is_dumped(&options), "{options:?}");
-    assert!(!is_dumped(&options[..options.len() - 1]), "{options:?}");
+    assert!(is_dumped("restored", &options), "{options:?}");
+    assert!(!is_dumped("restored", &options[..options.len() - 1]), "{options:?}");
+    // A name without a schema would only match tables in search_path.
+    admin.run("CREATE DATABASE elsewhere OWNER dumper");
+    new.connect_to("elsewhere").run("CREATE SCHEMA ids; CREATE EXTENSION snowflake_id SCHEMA ids");
+    assert!(is_dumped("elsewhere", &options), "{options:?}");
 }
 
 /// Where the table of a `COPY` is not known, rows are still inserted in bulk.
