@@ -556,7 +556,7 @@ impl Error {
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "a worker ID must be specified while snowflake_id.registry is not set",
                 "Without a registry, the worker ID is not assigned automatically.",
-                "Choose a worker ID that no server has had and no registry may lease, such as 5: SELECT snowflake_reset_horizon(5);",
+                "Choose a worker ID that no server has had and no registry may lease, and with this number instead of N: SELECT snowflake_reset_horizon(N);",
             ),
             Error::WaitTooLong { layout, wait, left, max_wait } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,

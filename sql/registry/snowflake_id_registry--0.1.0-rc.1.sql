@@ -1939,7 +1939,8 @@ BEGIN
 
     IF registry.frozen_until IS NOT NULL THEN
         answer.outcome := 'taken';
-        answer.detail := 'the registry is frozen: its administrator must call snowflake_registry.unfreeze()';
+        answer.detail := 'the registry is frozen: if another registry replaces it, move this server there; otherwise see section "Lost requests" '
+                         'of page run/registry of the manual';
         RETURN answer;
     ELSIF registry.registry_id IS NULL OR NOT registry.is_started THEN
         answer.outcome := 'not started';
@@ -3193,7 +3194,9 @@ BEGIN
         RAISE EXCEPTION 'the registry already has a fleet'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = format('Number of worker IDs that this registry has granted: %s.', given),
-                  HINT = CASE WHEN NOT registry.is_started
+                  HINT = CASE WHEN registry.frozen_until IS NOT NULL
+                      THEN 'The registry is frozen. If another registry replaces it, start the fleet there.'
+                      WHEN NOT registry.is_started
                       THEN 'To continue with this fleet: SELECT snowflake_registry.quarantine();'
                       WHEN registry.waits > '0'
                       THEN 'The fleet is started, and in quarantine. ' || snowflake_registry.hint_of_quarantine()

@@ -120,7 +120,9 @@ BEGIN
         RAISE EXCEPTION 'the registry already has a fleet'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = format('Number of worker IDs that this registry has granted: %s.', given),
-                  HINT = CASE WHEN NOT registry.is_started
+                  HINT = CASE WHEN registry.frozen_until IS NOT NULL
+                      THEN 'The registry is frozen. If another registry replaces it, start the fleet there.'
+                      WHEN NOT registry.is_started
                       THEN 'To continue with this fleet: SELECT snowflake_registry.quarantine();'
                       WHEN registry.waits > '0'
                       THEN 'The fleet is started, and in quarantine. ' || snowflake_registry.hint_of_quarantine()

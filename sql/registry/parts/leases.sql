@@ -229,7 +229,8 @@ BEGIN
 
     IF registry.frozen_until IS NOT NULL THEN
         answer.outcome := 'taken';
-        answer.detail := 'the registry is frozen: its administrator must call snowflake_registry.unfreeze()';
+        answer.detail := 'the registry is frozen: if another registry replaces it, move this server there; otherwise see section "Lost requests" '
+                         'of page run/registry of the manual';
         RETURN answer;
     ELSIF registry.registry_id IS NULL OR NOT registry.is_started THEN
         answer.outcome := 'not started';
