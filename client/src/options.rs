@@ -98,7 +98,7 @@ impl Options {
 
     /// Sets the time in which [`Client::start`](crate::Client::start) has to get the first lease. The
     /// default is 20 s. After a start of the registry's server, new leases have to wait for 2.5 times
-    /// `renew_every`.
+    /// `renew_every`, or for the length of a lease and two minutes if no program or server holds a lease.
     pub fn start_within(self, start_within: Duration) -> Options {
         Options { start_within, ..self }
     }
