@@ -126,8 +126,12 @@ impl Segment {
         }
     }
 
-    /// Returns up to `n` numbers that are in memory, or `None` if there are none. Never waits.
+    /// Returns up to `n` numbers that are in memory, or `None` if there are none or the client is closed. Never
+    /// waits.
     pub fn numbers_in_memory(&self, n: NonZeroU64) -> Option<Numbers> {
+        if self.wishes.is_closed() {
+            return None;
+        }
         let clock = &self.ranges.clock;
         let taken = self.ranges.segment.take(|| clock.now_us(), n).ok()?;
         if taken.is_next_wanted {
