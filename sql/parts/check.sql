@@ -512,10 +512,14 @@ DECLARE
     sample record;
     roots oid[] := '{}';
 BEGIN
-    -- A floor that was raised is also above old IDs of this server.
-    SELECT NULL::int AS worker_id, NULL::int AS datacenter_id, NULL::timestamptz AS floor INTO own;
+    -- A floor that was raised is also above old IDs of this server. After the clock was set back, its last ID is.
+    SELECT NULL::int AS worker_id, NULL::int AS datacenter_id, NULL::timestamptz AS floor, NULL::timestamptz AS last_id_time
+    INTO own;
     IF is_preloaded THEN
-        SELECT status.worker_id, status.datacenter_id, status.floor INTO own
+        SELECT status.worker_id, status.datacenter_id, status.floor,
+               (SELECT coalesce(max(used.last_id_time), '-infinity') FROM snowflake_internal.snowflake_layouts_in_use() AS used
+                WHERE used.layout = current_setting('snowflake_id.layout')) AS last_id_time
+        INTO own
         FROM snowflake_internal.snowflake_server_status() AS status;
     END IF;
     FOR id_column IN
@@ -536,7 +540,7 @@ BEGIN
                    id.other_layout IS NULL AND id.generated_at > clock_timestamp() + max_ahead + '1 minute'
                    AND (own.worker_id IS DISTINCT FROM id.worker_id
                         OR own.datacenter_id IS DISTINCT FROM coalesce(id.datacenter_id, 0)
-                        OR id.generated_at >= own.floor) AS is_ahead
+                        OR id.generated_at >= own.floor AND id.generated_at > own.last_id_time) AS is_ahead
             FROM snowflake_internal.sampled_ids(id_column.relation, id_column.column_number) AS id
         ) AS s;
         CONTINUE WHEN sample.others = 0 AND sample.ahead IS NULL;

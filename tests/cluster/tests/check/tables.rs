@@ -246,6 +246,21 @@ fn own_ids_that_are_ahead() {
     assert_eq!(only_problem(&mut client).problem, "this server issues no IDs: clock behind");
 }
 
+/// After the clock is set back, the server continues above its last ID, so its rows are no problem.
+#[test]
+fn own_ids_after_the_clock_was_set_back() {
+    let server = Cluster::builder().worker(1).set("fsync", "on").clock().start();
+    let mut client = server.connect();
+    wait_for_first_id(&mut client);
+    client.run(
+        "CREATE TABLE orders (id bigint DEFAULT snowflake_nextval(), n int);
+         INSERT INTO orders (n) SELECT generate_series(1, 2000)",
+    );
+    server.set_clock(-600.0);
+    eventually("the clock", || server_state(&mut client) == "clock behind");
+    assert_eq!(only_problem(&mut client).problem, "this server issues no IDs: clock behind");
+}
+
 /// The IDs of another server cannot be repeated by this one, so its clock is to be corrected.
 #[test]
 fn ids_of_another_server_that_are_ahead() {
