@@ -44,7 +44,7 @@ const USES: &[&str] = &[
          VALUES ('key', '\\x000102030405060708090a0b0c0d0e0f'::pg_catalog.bytea)",
     "UPDATE public.snowflake_mask_keys SET name = 'orders'",
     "TABLE public.snowflake_status; TABLE public.snowflake_layout_status; TABLE public.snowflake_presets; TABLE public.snowflake_clock_seq_status",
-    "SELECT public.snowflake_nextval(), public.snowflake_next(), public.snowflake_batch(10::pg_catalog.int4), public.snowflake_block(10::pg_catalog.int4),
+    "SELECT public.snowflake_nextval(), public.snowflake_next(), public.snowflake_batch(10::pg_catalog.int8), public.snowflake_block(10::pg_catalog.int8),
             public.snowflake_currval()",
     "CREATE TABLE public.invoices (id public.snowflake PRIMARY KEY DEFAULT public.snowflake_nextval(), place pg_catalog.int4);
      INSERT INTO public.invoices (place) VALUES (1); INSERT INTO public.invoices (id) VALUES (1::pg_catalog.int2), (2);
@@ -167,8 +167,8 @@ const USES: &[&str] = &[
     "SELECT snowflake_registry.create_segment('customers'::pg_catalog.text)",
     "SELECT public.snowflake_segment_nextval('customers'::pg_catalog.text), public.snowflake_segment_next('customers'::pg_catalog.text),
             public.snowflake_segment_currval('customers'::pg_catalog.text),
-            public.snowflake_segment_batch('customers'::pg_catalog.text, 2::pg_catalog.int4),
-            public.snowflake_segment_ranges('customers'::pg_catalog.text, 2::pg_catalog.int4),
+            public.snowflake_segment_batch('customers'::pg_catalog.text, 2::pg_catalog.int8),
+            public.snowflake_segment_ranges('customers'::pg_catalog.text, 2::pg_catalog.int8),
             public.snowflake_segment_prefetch('customers'::pg_catalog.text)",
     "TABLE public.snowflake_segment_status; TABLE snowflake_registry.segments; SELECT snowflake_internal.snowflake_segments_in_use()",
     "CREATE TABLE shop.bills (id pg_catalog.int8 PRIMARY KEY)",
