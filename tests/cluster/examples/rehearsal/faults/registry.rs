@@ -217,7 +217,7 @@ fn the_standby_is_gone(scene: &Scene) {
     let step = the_registry_is_unreachable(scene).step_saying("If you can connect");
     let shown = scene.run(&step, &mut scene.site().registry_client());
     assert!(shown.iter().flatten().any(|event| event == "SyncRep"), "{shown:?}");
-    scene.follow(&step, "Start it, attach another standby", || {
+    scene.follow(&step, "start the standby, attach another one", || {
         scene.site().registry().standby.as_ref().expect("a standby").start_server();
     });
     scene.over();
